@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from eruca.admin.client import Admin
+from eruca.admin.errors import Partial
 from eruca.admin.resets.confirmation import Confirmation
 from eruca.admin.resets.plan import Options, decide
 from eruca.admin.resets.survey import look, look_at_members
@@ -91,6 +92,18 @@ async def test_a_member_that_moves_at_once_is_seen_however_late_mqadmin_looks(la
         async with Confirmation(admin, survey, plan) as confirmation:
             await confirmation.wait([seen.queue for seen in survey.queues], 5.0, said.append)
     assert said[0].startswith("2 of 2 queues moved ")
+
+
+async def test_a_reset_of_another_topic_or_to_another_place_confirms_nothing(lab: Lab, member: Member) -> None:
+    async with Admin([lab.nameserver]) as admin:
+        survey = await look_at_members(admin, await look(admin, "G", "T"))
+        await reset(lab, "resetOffset", "-g", "G", "-t", "T", "--to", "2", "--queue", "broker-a:1")
+        await member.has(4)
+        await lab.commit("G", "T", 0, 3)
+        plan = decide(survey, {seen.queue: seen.first for seen in survey.queues}, 0, Options())
+        async with Confirmation(admin, survey, plan) as confirmation:
+            with pytest.raises(Partial, match="1 of 2 queues were seen to move"):
+                await confirmation.wait([seen.queue for seen in survey.queues], 1.0, print)
 
 
 async def test_the_end_is_reached_by_skipping(lab: Lab, member: Member) -> None:

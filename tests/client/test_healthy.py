@@ -79,3 +79,15 @@ def test_blocking_clients(address: str) -> None:
     with producer:
         producer.ping()
         assert producer.healthy
+
+
+async def test_a_broker_that_left_the_cluster_is_waited_for_no_more(server: Scripted) -> None:
+    server.leads("T", {"broker-a": server.address, "broker-b": f"127.0.0.1:{free_port()}"})
+    settings = ClientSettings(nameserver=server.address, heartbeat_interval=0.05, route_interval=0.1)
+    async with Producer("p", settings=settings) as producer:
+        await producer.send(Message("T", b"x"))
+        await eventually(lambda: not producer.healthy)
+        (reason,) = producer.healthy.reasons
+        assert reason.startswith("broker-b is away for ")
+        server.knows("T", server)
+        await eventually(lambda: bool(producer.healthy))

@@ -2,8 +2,9 @@
 
 Owns the looks (14 for the stored offset, 307 for the members) and the judgement. Changes nothing. A queue that went on
 stands at or beyond its new offset. A queue that went back was seen below where it had been, stored there or held by a
-member; or a member that pauses was seen to drop it, and to hold it again (Java's); or a member counts one reset more
-(Eruca's). The looks begin before the reset: a member may consume all of it again before the last broker has answered.
+member; or a member that pauses was seen to drop it, and to hold it again (Java's); or a member counts one reset more of
+that queue, to that offset, which the broker has stored (Eruca's). The looks begin before the reset: a member may
+consume all of it again before the last broker has answered.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from eruca.admin.lookups import stored_offset
 from eruca.admin.resets.plan import Plan, Way
 from eruca.admin.resets.survey import Survey, owners, states
 from eruca.admin.resets.targets import shown
-from eruca.protocol.bodies import RESETS, ConsumerRunningInfo, ProcessQueueInfo
+from eruca.protocol.bodies import RESETS, ConsumerRunningInfo, ProcessQueueInfo, decode_resets
 from eruca.protocol.queues import MessageQueue
 
 JAVA_PAUSE = 10.0
@@ -98,9 +99,11 @@ class Confirmation:
             await asyncio.sleep(_MEMBERS_EVERY)
 
     def _see_member(self, info: ConsumerRunningInfo, before: ConsumerRunningInfo | None) -> None:
-        if before is not None and _resets(info) > _resets(before):
-            for queue in info.mq_table:
-                self._waiting.pop(queue, None)
+        known = {} if before is None else decode_resets(before.properties.get(RESETS, ""))
+        for queue, (count, offset) in decode_resets(info.properties.get(RESETS, "")).items():
+            is_new = before is not None and count > known.get(queue, (0, 0))[0]
+            if is_new and queue in self._waiting and offset == self._waiting[queue][1].new:
+                del self._waiting[queue]
         for queue, state in info.mq_table.items():
             self._see_held(queue, state)
 
@@ -134,11 +137,6 @@ class Confirmation:
             f"{len(pushed) - len(left)} of {len(pushed)} queues were seen to move in {seconds:.0f} s, not: {names}"
             f"{_silent(self._infos)}; see whether these members run (mqadmin consumerStatus), then reset again"
         )
-
-
-def _resets(info: ConsumerRunningInfo) -> int:
-    text = info.properties.get(RESETS, "")
-    return int(text) if text.isdecimal() else 0
 
 
 def _silent(infos: Mapping[str, ConsumerRunningInfo | None]) -> str:

@@ -40,6 +40,7 @@ from eruca.protocol.bodies import (
     MessageModel,
     ProcessQueueInfo,
     SubscriptionData,
+    encode_resets,
 )
 from eruca.protocol.codes import VERSION, ResponseCode, version_name
 from eruca.protocol.errors import Refused
@@ -84,7 +85,6 @@ class GroupMember(Generic[R]):
         self.reads_queues = True
         """Whether this consumer reads its queues, so that 307 reports them; else the user does."""
         self.started_at = 0
-        self._resets = 0
         """When the member joined, in ms since 1970."""
         self.stopping = False
         """The user stopped the consumer; it cannot be started again."""
@@ -241,7 +241,6 @@ class GroupMember(Generic[R]):
         """Continue at these offsets (220)."""
         if self.rebalance is not None:
             self.rebalance.reset({queue: offset for queue, offset in table.items() if queue.topic == topic})
-            self._resets += 1
 
     def positions(self, topic: str) -> dict[MessageQueue, int]:
         """The offset to store of each owned queue of a topic (221)."""
@@ -262,7 +261,7 @@ class GroupMember(Generic[R]):
                 "PROP_CONSUME_TYPE": self._consume_type.value,
                 "PROP_CLIENT_VERSION": version_name(VERSION),
                 "PROP_CONSUMER_START_TIMESTAMP": str(self.started_at),
-                RESETS: str(self._resets),
+                RESETS: encode_resets(self.rebalance.resets_done if self.rebalance is not None else {}),
                 "consumerGroup": self.group,
             },
             status_table={topic: self._stats[topic].status(now) for topic in self.subscriptions}

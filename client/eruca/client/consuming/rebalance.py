@@ -32,7 +32,7 @@ from eruca.client.network import brokers
 from eruca.client.network.events import EventListeners
 from eruca.client.network.session import Session
 from eruca.protocol import names
-from eruca.protocol.bodies import SubscriptionData
+from eruca.protocol.bodies import Resets, SubscriptionData
 from eruca.protocol.queues import MessageQueue
 
 HAND_OVER = 0.1
@@ -155,6 +155,7 @@ class Rebalance(Generic[R]):
         self._whole = False
         """Whether the next rebalance is of all topics."""
         self._resets: dict[MessageQueue, int] = {}
+        self._resets_done: Resets = {}
         """Offsets at which queues continue whose old process queue was dropped and whose new one is not open."""
         self._releasing: set[MessageQueue] = set()
         """Queues that are being given up: their last offset is being stored."""
@@ -476,23 +477,32 @@ class Rebalance(Generic[R]):
             }  # a queue that was given up and taken again meanwhile was opened behind the reset
             for queue in targets:
                 self._close(queue)
-            await asyncio.gather(*(self._store_surely(queue, offset) for queue, offset in targets.items()))
-            for queue, offset in targets.items():
+            stored = await asyncio.gather(*(self._store_surely(queue, offset) for queue, offset in targets.items()))
+            for (queue, offset), sure in zip(targets.items(), stored, strict=True):
                 if self._resets.get(queue, offset) == offset:
                     self._resets.pop(queue, None)
                     self._begin(queue, offset)
+                    if sure:
+                        count, _ = self._resets_done.get(queue, (0, 0))
+                        self._resets_done[queue] = count + 1, offset
 
-    async def _store_surely(self, queue: MessageQueue, offset: int) -> None:
-        """Store an offset and check it: an offset that was in flight before must not remain."""
+    @property
+    def resets_done(self) -> Resets:
+        """The resets of the queues that this member has, as far as the broker has stored their offsets."""
+        return {queue: done for queue, done in self._resets_done.items() if queue in self.readers}
+
+    async def _store_surely(self, queue: MessageQueue, offset: int) -> bool:
+        """Store an offset and check it: an offset that was in flight before must not remain. False if it may."""
         for _ in range(CONFIRM_ATTEMPTS):
             if not await self.store(queue, offset):
-                return
+                return False
             try:
                 if await self._offset_store.load(queue) == offset:
-                    return
+                    return True
             except ClientError as error:
                 log.warning("the reset of %s to %s could not be confirmed: %s", queue, offset, error)
-                return
+                return False
+        return False
 
     def moved(self, process_queue: ProcessQueue, offset: int) -> None:
         """The broker reports that the pull offset is outside the queue: continue at ``offset``."""

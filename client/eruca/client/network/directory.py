@@ -38,7 +38,7 @@ class Directory:
     """Routes by topic and addresses by broker.
 
     ``changed`` is called with each topic whose route has changed, ``found`` with each that messages of this client have
-    created; ``spawn`` runs something in the background.
+    created, ``gone`` with each broker that no route names any more; ``spawn`` runs something in the background.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Directory:
         *,
         changed: Callable[[str], None],
         found: Callable[[str], None],
+        gone: Callable[[str], None],
         spawn: Callable[[Coroutine[Any, Any, Any]], object],
     ) -> None:
         self.routes: dict[str, Route] = {}
@@ -61,8 +62,10 @@ class Directory:
         self._nameservers = nameservers
         self._changed = changed
         self._found = found
+        self._gone = gone
         self._spawn = spawn
         self._brokers: dict[str, dict[int, str]] = {}
+        self._in_cluster: set[str] = set()
         self._fetching: SharedTasks[str, Route] = SharedTasks()
         self._expected: set[str] = set()
         """Topics that brokers have created, but of which nameservers did not know yet."""
@@ -93,6 +96,7 @@ class Directory:
     def learn(self, cluster: ClusterInfo) -> None:
         """Keep the addresses of all brokers of a cluster."""
         self.version += 1
+        self._in_cluster = set(cluster.broker_addr_table)
         for name, broker in cluster.broker_addr_table.items():
             self._keep_broker(name, broker.broker_addrs)
 
@@ -179,7 +183,10 @@ class Directory:
             self.masters.pop(name, None)
 
     async def refresh_all(self, topics: Collection[str]) -> None:
-        """Ask for the routes of these and of all known topics; one that is not there is left as it was known."""
+        """Ask for the routes of these and of all known topics; one that is not there is left as it was known.
+
+        A broker that none of them names any more is forgotten (cleanOfflineBroker in 4.9.7).
+        """
         for topic in sorted({*self.routes, *self.provisional, *topics}):
             try:
                 await self.refresh(topic)
@@ -188,7 +195,13 @@ class Directory:
             except ClientError as error:
                 log.warning("the route of %s could not be refreshed: %s", topic, error)
                 if not isinstance(error, BrokerRefused):  # else another topic's may be given
-                    break
+                    return
+        named = {name for route in (*self.routes.values(), *self.provisional.values()) for name in route.brokers}
+        for name in self._brokers.keys() - named - self._in_cluster:
+            self.version += 1
+            del self._brokers[name]
+            self.masters.pop(name, None)
+            self._gone(name)
 
     def look_again(self, topic: str) -> None:
         """Ask for a route in the background, since a broker of it failed."""

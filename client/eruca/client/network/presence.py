@@ -94,6 +94,16 @@ class Presence:
             Disconnected(broker=name, broker_id=number, address=address, queues=waiting, reason=cause, since=away.began)
         )
 
+    def gone(self, name: str) -> None:
+        """A broker has left the cluster: nobody waits for it."""
+        left = [broker for broker in self.away if broker[0] == name]
+        for broker in left:
+            del self.away[broker]
+        for broker in [each for each in self._silent if each[0] == name]:
+            del self._silent[broker]
+        if left:
+            log.warning("%s has left the cluster: no route names it any more", name, extra={"broker": name})
+
     def back(self, address: str) -> None:
         """A broker was reached, perhaps at another address than before."""
         if not self.away:

@@ -14,10 +14,13 @@ import msgspec
 from eruca.client.log import log
 from eruca.protocol import api, names
 from eruca.protocol.bodies import (
+    RESETS,
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
     GetConsumerStatusBody,
     ResetOffsetBody,
+    decode_resets,
+    encode_resets,
 )
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
@@ -126,8 +129,11 @@ async def running_info(session: Session, call: Call[clients.ConsumerRunningInfoO
     info = await member.running_info(call.header.jstack_enable)
     info.properties["PROP_NAMESERVER_ADDR"] = ";".join(session.nameservers.addresses)
     known = session.names
+    resets = decode_resets(info.properties.get(RESETS, ""))
+    done = dict(zip(known.queues_to_broker(resets), resets.values(), strict=True))
     found = msgspec.structs.replace(
         info,
+        properties={**info.properties, RESETS: encode_resets(done)},
         mq_table=dict(zip(known.queues_to_broker(info.mq_table), info.mq_table.values(), strict=True)),
         status_table={known.to_broker(topic): status for topic, status in info.status_table.items()},
         subscription_set=[known.subscription(each) for each in info.subscription_set],

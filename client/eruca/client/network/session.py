@@ -126,7 +126,11 @@ class Session:
             url=settings.list_url(),
         )
         self.directory = Directory(
-            self.nameservers, changed=self._route_changed, found=self._found_topic, spawn=self.spawn
+            self.nameservers,
+            changed=self._route_changed,
+            found=self._found_topic,
+            gone=lambda name: self.presence.gone(name),
+            spawn=self.spawn,
         )
         self.consumers: dict[str, ConsumerMember] = {}
         self.events = Events(settings.waits.event_listener)

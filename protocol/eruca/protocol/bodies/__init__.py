@@ -38,7 +38,10 @@ from eruca.protocol.bodies.clients import (
     ProducerData,
     ProducerInfo,
     ProducerTableInfo,
+    Resets,
     SubscriptionData,
+    decode_resets,
+    encode_resets,
 )
 from eruca.protocol.bodies.filters import BloomFilterData, ConsumerFilterData, ConsumerFilters, TopicFilters
 from eruca.protocol.bodies.groups import GroupList, SubscriptionGroupConfig, SubscriptionGroupWrapper
@@ -138,6 +141,7 @@ __all__ = [
     "QueueTimeSpan",
     "RegisterBrokerBody",
     "ResetOffsetBody",
+    "Resets",
     "SubscriptionData",
     "SubscriptionGroupConfig",
     "SubscriptionGroupWrapper",
@@ -150,6 +154,8 @@ __all__ = [
     "TopicStatsTable",
     "body_crc32",
     "decode_file_versions",
+    "decode_resets",
     "encode_file_versions",
+    "encode_resets",
     "permission_text",
 ]

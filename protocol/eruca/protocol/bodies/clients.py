@@ -194,7 +194,25 @@ class ConsumeStatus(Body):
 
 
 RESETS = "PROP_RESETS"
-"""A property of ConsumerRunningInfo: the number of resets (220) that a member has done; Eruca's members only."""
+"""A property of ConsumerRunningInfo: the resets (220) that a member has done; Eruca's members only."""
+
+Resets = dict[MessageQueue, tuple[int, int]]
+"""By queue: how many resets a member has done, and the offset of the last one, which the broker has stored."""
+
+
+def encode_resets(resets: Resets) -> str:
+    """The value of RESETS."""
+    rows = [(each.topic, each.broker_name, each.queue_id, *resets[each]) for each in sorted(resets)]
+    return msgspec.json.encode(rows).decode()
+
+
+def decode_resets(text: str) -> Resets:
+    """What a value of RESETS says; nothing for a value of another form."""
+    try:
+        rows = msgspec.json.decode(text, type=list[tuple[str, str, int, int, int]])
+    except (msgspec.ValidationError, msgspec.DecodeError):
+        return {}
+    return {MessageQueue(topic, broker, number): (count, offset) for topic, broker, number, count, offset in rows}
 
 
 class ConsumerRunningInfo(Body):
