@@ -22,9 +22,10 @@ from eruca.client.config import ClientSettings, StartFrom, check_start
 from eruca.client.consuming.concurrent import Concurrent
 from eruca.client.consuming.consume_request import ConsumeRequest
 from eruca.client.consuming.consumer_stats import ConsumerStats
+from eruca.client.consuming.member_options import MemberOptions
 from eruca.client.consuming.orderly import Orderly
 from eruca.client.consuming.process_queue import ProcessQueue
-from eruca.client.consuming.rebalance import MemberOptions, QueueReader, R, Rebalance
+from eruca.client.consuming.rebalance import QueueReader, R, Rebalance
 from eruca.client.errors import StateError, UsageError
 from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import Session

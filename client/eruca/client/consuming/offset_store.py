@@ -16,7 +16,7 @@ from eruca.client.errors import ClientError
 from eruca.client.log import log
 from eruca.client.network import brokers, identity
 from eruca.client.network.session import Session
-from eruca.protocol import api
+from eruca.protocol import api, names
 from eruca.protocol.bodies import LocalOffsets
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.fastjson import Style
@@ -26,6 +26,15 @@ from eruca.remoting.files import backup_of, replace_file
 
 OFFSET_FOLDER = ".rocketmq_offsets"
 """The folder of the files in the home directory (rocketmq.client.localOffsetStoreDir)."""
+
+
+async def initial_offset(session: Session, queue: MessageQueue, start: str | int) -> int:
+    """Where a group begins in a queue in which it has no offset (computePullFromWhere in 4.9.7). Raises ClientError."""
+    if start == "first" or (names.is_retry_topic(queue.topic) and start in ("last", "end")):
+        return await brokers.min_offset(session, queue)
+    if isinstance(start, int) and not names.is_retry_topic(queue.topic):
+        return await brokers.offset_by_time(session, queue, start)
+    return await brokers.max_offset(session, queue)
 
 
 class OffsetStore(Protocol):

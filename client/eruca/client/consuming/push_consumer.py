@@ -29,12 +29,12 @@ from eruca.client.consuming.arguments import (
     PlainListener,
 )
 from eruca.client.consuming.listener_options import ListenerOptions
+from eruca.client.consuming.member_options import MemberOptions
 from eruca.client.consuming.message_stream import Messages
 from eruca.client.consuming.ordered_queue import KeyOf
 from eruca.client.consuming.process_queue import PullThresholds
 from eruca.client.consuming.push_engine import PushEngine
 from eruca.client.consuming.queue_puller import PULL_BATCH_SIZE, PullOptions
-from eruca.client.consuming.rebalance import MemberOptions
 from eruca.client.consuming.rebalance_listener import QueuesListener
 from eruca.client.errors import BadConfig
 from eruca.client.hooks import Hook

@@ -23,12 +23,13 @@ from eruca.client.consuming.consumer_stats import ConsumerStats
 from eruca.client.consuming.executors import ListenerInExecutor
 from eruca.client.consuming.listener_options import ListenerOptions
 from eruca.client.consuming.locks import QueueLocks
+from eruca.client.consuming.member_options import MemberOptions
 from eruca.client.consuming.membership import GroupMember, next_version, subscription_of
 from eruca.client.consuming.message_stream import Delivery, MessageStream, runner_factory
 from eruca.client.consuming.orderly import Orderly
 from eruca.client.consuming.process_queue import ProcessQueue, PullThresholds, QueueLimits
 from eruca.client.consuming.queue_puller import Gate, MessageFilter, PullOptions, QueuePuller
-from eruca.client.consuming.rebalance import MemberOptions, Rebalance
+from eruca.client.consuming.rebalance import Rebalance
 from eruca.client.consuming.runners import called_by
 from eruca.client.consuming.send_back import SendBack
 from eruca.client.errors import StateError, TopicNotFound, UsageError

@@ -13,23 +13,18 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from time import monotonic
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from eruca.client import callbacks
-from eruca.client.assign import Strategy, averagely, everything, sort_clients
-from eruca.client.checks import check_sharing
-from eruca.client.config import StartFrom, check_positive, check_start
-from eruca.client.consuming.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
+from eruca.client.assign import Strategy, sort_clients
+from eruca.client.config import check_start
+from eruca.client.consuming.member_options import MemberOptions
+from eruca.client.consuming.offset_store import OffsetStore, initial_offset
 from eruca.client.consuming.orderly import Orderly
 from eruca.client.consuming.process_queue import ProcessQueue
-from eruca.client.consuming.rebalance_listener import QueuesListener, RebalanceListener
+from eruca.client.consuming.rebalance_listener import RebalanceListener
 from eruca.client.errors import BrokerRefused, BrokerUnreachable, ClientError, TopicNotFound, UsageError
 from eruca.client.log import by_topic, log, ranges
-from eruca.client.network import brokers
-from eruca.client.network.events import EventListeners
 from eruca.client.network.session import Session
 from eruca.protocol import names
 from eruca.protocol.bodies import Resets, SubscriptionData
@@ -60,43 +55,6 @@ class QueueReader(Protocol):
 
 
 R = TypeVar("R", bound=QueueReader)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberOptions:
-    """The options that every member of a group has; see PushConsumer.
-
-    ``store_start`` stores the first offset of a group without offsets. Raises BadConfig and UsageError.
-    """
-
-    start_from: StartFrom = "last"
-    strategy: Strategy = averagely
-    broadcast: bool = False
-    offset_folder: str | Path | None = None
-    rebalance_interval: float = 20.0
-    store_start: bool = False
-    on_assigned: QueuesListener | None = None
-    on_revoked: QueuesListener | None = None
-    events: EventListeners = field(default_factory=EventListeners)
-
-    def __post_init__(self) -> None:
-        check_start(self.start_from)
-        check_positive(rebalance_interval=self.rebalance_interval)
-        check_sharing(self.strategy, self.offset_folder, broadcast=self.broadcast)
-        for name, function in (("on_assigned", self.on_assigned), ("on_revoked", self.on_revoked)):
-            if function is not None:
-                callbacks.check_callable(function, name, "queues")
-
-    @property
-    def allocation(self) -> Strategy:
-        """How queues are allocated; a broadcasting member gets all."""
-        return everything if self.broadcast else self.strategy
-
-    def offset_store(self, session: Session, group: str) -> OffsetStore:
-        """The store of the group's offsets."""
-        if self.broadcast:
-            return LocalFileOffsetStore(self.offset_folder, session, group)
-        return RemoteBrokerOffsetStore(session, group)
 
 
 class Rebalance(Generic[R]):
@@ -395,7 +353,9 @@ class Rebalance(Generic[R]):
             stored = await self._offset_store.load(queue)
             if stored == 0 and self._start_from == "end" and not await self._offset_store.has(queue):
                 stored = None
-            return Start(stored if stored is not None else await self._first_offset(queue), stored)
+            if stored is not None:
+                return Start(stored, stored)
+            return Start(await initial_offset(self._session, queue, self._start_from), None)
         except ClientError as error:
             if not isinstance(error, BrokerUnreachable):  # the session reports it
                 self._session.warn(
@@ -424,15 +384,6 @@ class Rebalance(Generic[R]):
         if reader is not None and stored is not None and stored > reader.process_queue.position:
             self.reset({queue: stored})
         return True
-
-    async def _first_offset(self, queue: MessageQueue) -> int:
-        """Where a group begins that never stored an offset (computePullFromWhere)."""
-        start = self._start_from
-        if start == "first" or (names.is_retry_topic(queue.topic) and start in ("last", "end")):
-            return await brokers.min_offset(self._session, queue)
-        if isinstance(start, int) and not names.is_retry_topic(queue.topic):
-            return await brokers.offset_by_time(self._session, queue, start)
-        return await brokers.max_offset(self._session, queue)
 
     def _begin(self, queue: MessageQueue, offset: int) -> None:
         if self.assigned is None or queue in self.assigned:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from time import monotonic
 
 from eruca.client.consuming.consumer_stats import ConsumerStats
+from eruca.client.consuming.member_options import MemberOptions
 from eruca.client.consuming.process_queue import QueueLimits
 from eruca.client.consuming.queue_puller import MessageFilter, PullOptions, QueuePuller
-from eruca.client.consuming.rebalance import MemberOptions, Rebalance
+from eruca.client.consuming.rebalance import Rebalance
 from eruca.client.network.session import Session
 from eruca.client.polling.message_cache import MessageCache, PolledQueue
 from eruca.client.polling.queue_share import QueueListeners

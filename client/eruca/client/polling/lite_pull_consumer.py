@@ -41,10 +41,10 @@ from eruca.client.config import (
     check_topic,
     find_nameservers,
 )
+from eruca.client.consuming.member_options import MemberOptions
 from eruca.client.consuming.membership import GroupMember, next_version, subscription_of
 from eruca.client.consuming.process_queue import PullThresholds
 from eruca.client.consuming.queue_puller import MessageFilter, PullOptions, QueuePuller
-from eruca.client.consuming.rebalance import MemberOptions
 from eruca.client.consuming.rebalance_listener import QueuesListener
 from eruca.client.errors import StateError, TopicNotFound, UsageError
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages

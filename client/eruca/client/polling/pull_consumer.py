@@ -18,9 +18,9 @@ from eruca.client.admin_calls import Client
 from eruca.client.assign import Strategy, averagely
 from eruca.client.bounds import bounded
 from eruca.client.config import ClientSettings, check_group, check_suspend, check_text, check_topic
+from eruca.client.consuming.member_options import MemberOptions
 from eruca.client.consuming.membership import subscription_of
 from eruca.client.consuming.offset_store import OffsetStore
-from eruca.client.consuming.rebalance import MemberOptions
 from eruca.client.consuming.send_back import DEFAULT_MAX_RECONSUME_TIMES
 from eruca.client.errors import StateError, UsageError, translate
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages

@@ -21,9 +21,10 @@ from eruca.client.admin_calls import Client
 from eruca.client.assign import Strategy, averagely
 from eruca.client.checks import check_kind, check_least, check_seconds
 from eruca.client.config import ClientSettings, check_group, check_positive, check_topic
+from eruca.client.consuming.member_options import MemberOptions
 from eruca.client.consuming.membership import GroupMember
 from eruca.client.consuming.process_queue import ProcessQueue
-from eruca.client.consuming.rebalance import NO_OFFSET, MemberOptions, Rebalance
+from eruca.client.consuming.rebalance import NO_OFFSET, Rebalance
 from eruca.client.errors import ClientError, UsageError
 from eruca.client.hooks import Hook
 from eruca.client.log import Warnings, log

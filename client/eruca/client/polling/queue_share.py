@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
 from eruca.client import callbacks
 from eruca.client.config import ClientSettings
+from eruca.client.consuming.member_options import MemberOptions
 from eruca.client.consuming.membership import GroupMember, consume_from_where
 from eruca.client.consuming.offset_store import OffsetStore
 from eruca.client.consuming.process_queue import ProcessQueue
-from eruca.client.consuming.rebalance import MemberOptions, Rebalance
+from eruca.client.consuming.rebalance import Rebalance
 from eruca.client.log import log
 from eruca.client.network.session import Session
 from eruca.client.polling.message_cache import PolledQueue
