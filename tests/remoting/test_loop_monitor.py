@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from time import monotonic, thread_time
+from time import monotonic
 
 import pytest
 
-from eruca.remoting.loop_monitor import EVERY, INTERVAL, MOST_WORK, LoopMonitor, Overload
+from eruca.remoting import loop_monitor
+from eruca.remoting.loop_monitor import EVERY, INTERVAL, MOST_WORK, WORK_WHILE_LATE, LoopMonitor, Overload
 
 LIMIT = 0.2
 
@@ -56,24 +57,58 @@ def test_a_wait_that_stands_is_refused_until_nothing_is_to_be_refused_for_as_lon
     assert not overload.stands and overload.waited() == 0.0
 
 
-def test_while_it_stands_the_first_of_a_round_are_taken(monitor: LoopMonitor, overload: Overload) -> None:
-    rounds(monitor, *[0.25] * 6)
-    monitor.last = monotonic() - LIMIT / 4
-    assert overload.waited() == 0.0
-    monitor.last = monotonic() - LIMIT
-    assert overload.waited() == LIMIT
+class Machine:
+    """A thread's clock and its work, in seconds."""
+
+    def __init__(self) -> None:
+        self.now, self.worked = 1000.0, 5.0
+
+    def run(self, worked: float, stopped: float = 0.0) -> None:
+        self.worked += worked
+        self.now += worked + stopped
 
 
-def test_the_work_of_one_round_has_a_bound(monitor: LoopMonitor, overload: Overload) -> None:
-    """Whatever came before: what was read in it must not wait for long."""
-    rounds(monitor, 0.0)
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    machine = Machine()
+    monkeypatch.setattr(loop_monitor, "monotonic", lambda: machine.now)
+    monkeypatch.setattr(loop_monitor, "thread_time", lambda: machine.worked)
+    return machine
+
+
+def test_while_it_stands_the_first_of_a_round_are_taken(machine: Machine) -> None:
+    """For so long as the thread works for half of what may be waited; none that may have waited for twice as long."""
+    monitor = LoopMonitor()
+    overload = Overload(monitor, lambda: LIMIT)
+    machine.run(LIMIT * MOST_WORK + 0.001)
+    assert overload.waited() >= LIMIT and overload.stands
+    monitor.ticked(machine.now, 0.1)
+    machine.run(LIMIT / 4, LIMIT / 2)  # others had the processor
     assert overload.waited() == 0.0
-    began = thread_time()
-    while thread_time() - began < LIMIT * MOST_WORK:
-        pass
+    machine.run(LIMIT / 8, LIMIT)
     assert overload.waited() >= LIMIT
-    monitor.ticked(monotonic(), 1.0)
+    monitor.ticked(machine.now, LIMIT * 2)
+    machine.run(0.001)
+    assert overload.waited() >= LIMIT  # it waited in its socket, for all of the round before
+    monitor.ticked(machine.now, 0.1)
+    machine.run(LIMIT * WORK_WHILE_LATE - 0.001)
     assert overload.waited() == 0.0
+    machine.run(0.002)
+    assert overload.waited() >= LIMIT
+
+
+def test_the_work_of_one_round_has_a_bound(machine: Machine) -> None:
+    """Whatever came before: what was read in it must not wait for long, nor what came meanwhile."""
+    monitor = LoopMonitor()
+    overload = Overload(monitor, lambda: LIMIT)
+    machine.run(LIMIT * MOST_WORK - 0.001, 60.0)
+    assert overload.waited() == 0.0
+    machine.run(0.002)
+    assert overload.waited() >= LIMIT
+    monitor.ticked(machine.now, LIMIT)
+    assert overload.waited() == 0.0
+    machine.run(LIMIT * WORK_WHILE_LATE + 0.001)
+    assert overload.waited() >= LIMIT
 
 
 async def test_the_timer_of_a_loop(monitor: LoopMonitor) -> None:

@@ -4,7 +4,8 @@ Owns one timer, the time of its last tick, and the rule of refusal. A request th
 waits for those that are handled before it, as requests of Java wait in the queue of a thread pool. A long round is a
 hiccup of the machine or a burst, which is over as soon as it is handled: refusing would not help. As with CoDel, what
 is refused is a wait that stands: every round of an interval was late. One round has a bound, too, in work of this
-thread: a process that the machine stops does not work.
+thread: a process that the machine stops does not work. What reaches that bound is more than a burst: then the wait
+stands as well, for what the next round reads has waited in the sockets for all of this one.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ LATE_BY = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Bounds of the delays of ticks, in seconds."""
 INTERVAL = 1.0
 """Seconds for which every tick must be late until requests are refused, or in time until they no longer are."""
-MOST_WORK = 1.5
+MOST_WORK = 2.0
 """The work of one round, as a multiple of the wait that is allowed, above which its further requests are refused."""
+WORK_WHILE_LATE = 0.5
+"""The same while the wait stands: what is taken then came in the round before, which was about as long."""
 
 
 class LoopMonitor:
@@ -39,8 +42,8 @@ class LoopMonitor:
         """Seconds by which all ticks were late."""
         self.watchers: list[Callable[[float, float], None]] = []
         """Called at each tick with its ``monotonic`` time and the seconds by which it was late."""
-        self._worked: float | None = None
-        """What the thread had worked, in seconds, when a request first found this round late."""
+        self._worked = thread_time()
+        """What the thread had worked, in seconds, when this round began."""
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -64,7 +67,7 @@ class LoopMonitor:
         """A round begins at ``now``; the one before was late by ``late`` seconds."""
         self.last = now
         self.overdue = now + 2 * EVERY
-        self._worked = None
+        self._worked = thread_time()
         self.late.add(late)
         if late > SLOW:
             log.warning("slow_loop", seconds=round(late, 3))
@@ -82,11 +85,8 @@ class LoopMonitor:
         return max(self.silent - EVERY, 0.0)
 
     def work(self) -> float:
-        """Seconds for which this thread has worked in this round since it was asked first; ask only in a late round."""
-        now = thread_time()
-        if self._worked is None:
-            self._worked = now
-        return now - self._worked
+        """Seconds for which this thread has worked in this round."""
+        return thread_time() - self._worked
 
 
 class Overload:
@@ -94,15 +94,19 @@ class Overload:
 
     def __init__(self, monitor: LoopMonitor, limit: Callable[[], float]) -> None:
         self.stands = False
-        """Every round of an interval was late, and since then requests had to be refused in every interval."""
+        """Every round of an interval was late, or one above its bound, and in every interval since then requests were
+        refused."""
         self._monitor = monitor
         self._limit = limit
         self._late_since: float | None = None
         """When the first tick was late, unless one in time came after it."""
         self._refused_at = 0.0
+        self._former = 0.0
+        """Seconds by which the round before was late: what came then waited in its socket."""
         monitor.watchers.append(self._ticked)
 
     def _ticked(self, now: float, late: float) -> None:
+        self._former = late
         if late <= self._limit():
             self._late_since = None
         elif self._late_since is None:
@@ -118,9 +122,12 @@ class Overload:
 
         Call it only in a round that is ``overdue``: in others nothing is refused.
         """
-        monitor, limit = self._monitor, self._limit()
-        stands = self.stands and monitor.silent > limit / 2  # it came in the round before, which was as long
-        if not stands and monitor.work() <= limit * MOST_WORK:
+        monitor, limit, work = self._monitor, self._limit(), self._monitor.work()
+        if self.stands:
+            refused = work > limit * WORK_WHILE_LATE or self._former + monitor.silent > 2 * limit
+        else:
+            refused = self.stands = work > limit * MOST_WORK
+        if not refused:
             return 0.0
         self._refused_at = monotonic()
         return max(monitor.waited, limit)
