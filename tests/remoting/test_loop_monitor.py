@@ -7,7 +7,6 @@ from time import monotonic
 
 import pytest
 
-from eruca.remoting import loop_monitor
 from eruca.remoting.loop_monitor import EVERY, INTERVAL, MOST_WORK, WORK_WHILE_LATE, LoopMonitor, Overload
 
 LIMIT = 0.2
@@ -69,16 +68,13 @@ class Machine:
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    machine = Machine()
-    monkeypatch.setattr(loop_monitor, "monotonic", lambda: machine.now)
-    monkeypatch.setattr(loop_monitor, "thread_time", lambda: machine.worked)
-    return machine
+def machine() -> Machine:
+    return Machine()
 
 
 def test_while_it_stands_the_first_of_a_round_are_taken(machine: Machine) -> None:
     """For so long as the thread works for half of what may be waited; none that may have waited for twice as long."""
-    monitor = LoopMonitor()
+    monitor = LoopMonitor(lambda: machine.now, lambda: machine.worked)
     overload = Overload(monitor, lambda: LIMIT)
     machine.run(LIMIT * MOST_WORK + 0.001)
     assert overload.waited() >= LIMIT and overload.stands
@@ -99,7 +95,7 @@ def test_while_it_stands_the_first_of_a_round_are_taken(machine: Machine) -> Non
 
 def test_the_work_of_one_round_has_a_bound(machine: Machine) -> None:
     """Whatever came before: what was read in it must not wait for long, nor what came meanwhile."""
-    monitor = LoopMonitor()
+    monitor = LoopMonitor(lambda: machine.now, lambda: machine.worked)
     overload = Overload(monitor, lambda: LIMIT)
     machine.run(LIMIT * MOST_WORK - 0.001, 60.0)
     assert overload.waited() == 0.0

@@ -32,23 +32,25 @@ WORK_WHILE_LATE = 0.5
 
 
 class LoopMonitor:
-    """Ticks while the loop runs."""
+    """Ticks while the loop runs. ``now`` gives the time, ``worked`` what the loop's thread worked; in seconds."""
 
-    def __init__(self) -> None:
-        self.last = monotonic()
+    def __init__(self, now: Callable[[], float] = monotonic, worked: Callable[[], float] = thread_time) -> None:
+        self.now = now
+        self._thread = worked
+        self.last = now()
         self.overdue = self.last + 2 * EVERY
         """The ``monotonic`` time after which the next tick is late."""
         self.late = Histogram(LATE_BY)
         """Seconds by which all ticks were late."""
         self.watchers: list[Callable[[float, float], None]] = []
         """Called at each tick with its ``monotonic`` time and the seconds by which it was late."""
-        self._worked = thread_time()
+        self._worked = self._thread()
         """What the thread had worked, in seconds, when this round began."""
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Start the timer; the time before, in which the store was opened, is no round of the loop."""
-        self.last = monotonic() - EVERY
+        self.last = self.now() - EVERY
         if self._timer is None:
             self._tick()
 
@@ -59,7 +61,7 @@ class LoopMonitor:
             self._timer = None
 
     def _tick(self) -> None:
-        now = monotonic()
+        now = self.now()
         self.ticked(now, max(now - self.last - EVERY, 0.0))
         self._timer = asyncio.get_running_loop().call_later(EVERY, self._tick)
 
@@ -67,7 +69,7 @@ class LoopMonitor:
         """A round begins at ``now``; the one before was late by ``late`` seconds."""
         self.last = now
         self.overdue = now + 2 * EVERY
-        self._worked = thread_time()
+        self._worked = self._thread()
         self.late.add(late)
         if late > SLOW:
             log.warning("slow_loop", seconds=round(late, 3))
@@ -77,7 +79,7 @@ class LoopMonitor:
     @property
     def silent(self) -> float:
         """Seconds since the last tick."""
-        return monotonic() - self.last
+        return self.now() - self.last
 
     @property
     def waited(self) -> float:
@@ -86,7 +88,7 @@ class LoopMonitor:
 
     def work(self) -> float:
         """Seconds for which this thread has worked in this round."""
-        return thread_time() - self._worked
+        return self._thread() - self._worked
 
 
 class Overload:
@@ -129,5 +131,5 @@ class Overload:
             refused = self.stands = work > limit * MOST_WORK
         if not refused:
             return 0.0
-        self._refused_at = monotonic()
+        self._refused_at = self._monitor.now()
         return max(monitor.waited, limit)
