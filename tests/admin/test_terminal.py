@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from eruca.admin.text import columns, harmless
@@ -26,7 +28,8 @@ def test_a_value_begins_no_row() -> None:
     [("consumerConnection", "-g", "G"), ("consumerStatus", "-g", "G"), ("resetOffset", "-g", "G", "--to", "first")],
     ids=lambda line: line[0],
 )
-async def test_ids_of_members(lab: Lab, line: tuple[str, ...]) -> None:
+async def test_ids_of_members(lab: Lab, line: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # consumerStatus writes files where it is
     await lab.topic("T")
     await lab.member("G", "T", client_id=f"c{TITLE}")
     done = await lab.mqadmin(*line, *(("-t", "T", "--dry-run") if line[0] == "resetOffset" else ()))

@@ -136,7 +136,11 @@ class Site:
         said = ""
         for block in blocks:
             ran = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", block], env=environment, capture_output=True, text=True
+                ["bash", "-euo", "pipefail", "-c", block],
+                env=environment,
+                cwd=self.store.parent,  # consumerStatus writes files where it is
+                capture_output=True,
+                text=True,
             )
             assert ran.returncode == 0, f"{block}\n{ran.stdout}{ran.stderr}"
             said += ran.stdout + ran.stderr
