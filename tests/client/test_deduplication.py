@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-import sqlite3
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from eruca.client import Backoff, Later, Message, PushConsumer, ReceivedMessage,
 from eruca.client.deduplication import Deduplicate, RedisMarks, SqliteMarks
 from eruca.client.errors import BadConfig, StateError, UsageError
 from tests.client.conftest import Lab, Seen, eventually
+from tests.support.databases import opened
 from tests.support.ports import free_port
 from tests.support.programme import amount
 
@@ -41,7 +41,7 @@ class Orders:
     def __init__(self, marks: SqliteMarks, path: Path) -> None:
         self._marks = marks
         self._path = path
-        with sqlite3.connect(path) as connection:
+        with opened(path) as connection:
             connection.execute("CREATE TABLE IF NOT EXISTS orders (body TEXT)")
 
     def add(self, message: ReceivedMessage) -> None:
@@ -49,7 +49,7 @@ class Orders:
 
     @property
     def all(self) -> list[str]:
-        with sqlite3.connect(self._path) as connection:
+        with opened(self._path) as connection:
             return sorted(body for (body,) in connection.execute("SELECT body FROM orders"))
 
 
@@ -156,7 +156,7 @@ async def test_marks_are_forgotten_after_a_while(tmp_path: Path) -> None:
         await Deduplicate(marks)(Fake(str(number)), call_next)
         marks.close()
         await asyncio.sleep(0.005)
-    with sqlite3.connect(tmp_path / "marks.db") as connection:
+    with opened(tmp_path / "marks.db") as connection:
         assert [key for (key,) in connection.execute("SELECT key FROM processed_messages")] == ["2"]
 
 
@@ -231,14 +231,14 @@ asyncio.run(main())
 @pytest.mark.processes
 def test_killed_at_any_point_each_effect_is_there_once(address: str, tmp_path: Path) -> None:
     database, count, chance = tmp_path / "shop.db", 80, random.Random(16)
-    with sqlite3.connect(database) as connection:
+    with opened(database) as connection:
         connection.execute("CREATE TABLE orders (body TEXT)")
     with sync.Producer("p", nameserver=address) as producer:
         for future in [producer.start_send(Message("T", b"%d" % number)) for number in range(count)]:
             future.result(10)
 
     def effects() -> Counter[str]:
-        with sqlite3.connect(database, timeout=30) as connection:
+        with opened(database, timeout=30) as connection:
             return Counter(body for (body,) in connection.execute("SELECT body FROM orders"))
 
     worked = 0

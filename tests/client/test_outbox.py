@@ -19,6 +19,7 @@ from eruca.client import Message, PushConsumer, sync
 from eruca.client.errors import BadConfig, BadMessage, StateError, UsageError
 from eruca.client.outbox import Outbox, OutboxRelay
 from tests.client.conftest import Lab, Seen, eventually
+from tests.support.databases import opened
 from tests.support.programme import amount
 
 
@@ -29,7 +30,7 @@ def connecting(path: Path) -> Callable[[], sqlite3.Connection]:
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     path = tmp_path / "shop.db"
-    with sqlite3.connect(path) as connection:
+    with opened(path) as connection:
         Outbox().create(connection)
         Outbox().create(connection)
         connection.execute("CREATE TABLE orders (name TEXT)")
@@ -37,7 +38,7 @@ def database(tmp_path: Path) -> Path:
 
 
 def rows(path: Path) -> int:
-    with sqlite3.connect(path) as connection:
+    with opened(path) as connection:
         (count,) = connection.execute("SELECT count(*) FROM outbox_messages").fetchone()
         return int(count)
 
@@ -67,7 +68,7 @@ async def test_what_was_committed_is_sent_and_what_was_rolled_back_is_not(lab: L
 async def test_in_order(lab: Lab, seen: Seen, database: Path) -> None:
     outbox = Outbox()
     await lab.producer.create_topic("T", 1)
-    with sqlite3.connect(database) as connection:
+    with opened(database) as connection:
         for number in range(30):
             outbox.add(connection, Message("T", b"%d" % number))
     async with (
@@ -83,7 +84,7 @@ async def test_a_broker_that_takes_nothing_for_a_while(
 ) -> None:
     caplog.set_level("INFO", "eruca.client")
     await lab.producer.create_topic("T", 1)
-    with sqlite3.connect(database) as connection:
+    with opened(database) as connection:
         Outbox().add(connection, Message("T", b"x"))
     lab.fill_disk()
     async with OutboxRelay(Outbox(), connecting(database), "relay", every=0.01, nameserver=lab.address):
@@ -102,7 +103,7 @@ async def test_a_database_that_is_away_for_a_while(lab: Lab, database: Path, cap
             raise OSError("no route to the database")
         return sqlite3.connect(database)
 
-    with sqlite3.connect(database) as connection:
+    with opened(database) as connection:
         Outbox().add(connection, Message("T", b"x"))
     async with OutboxRelay(Outbox(), connect, "relay", every=0.01, nameserver=lab.address):
         await eventually(lambda: "no route to the database" in caplog.text)
@@ -134,7 +135,7 @@ def test_wrong_calls(database: Path) -> None:
         Outbox("x; DROP TABLE orders")
     with pytest.raises(BadConfig, match='"qmark" or "format" is expected'):
         Outbox(paramstyle="named")  # type: ignore[arg-type]
-    with pytest.raises(BadMessage, match="length is zero"), sqlite3.connect(database) as connection:
+    with pytest.raises(BadMessage, match="length is zero"), opened(database) as connection:
         Outbox().add(connection, Message("T", b""))
     with pytest.raises(UsageError, match="a function that connects is expected"):
         OutboxRelay(Outbox(), database, "relay", nameserver="mq:1")  # type: ignore[arg-type]
@@ -168,7 +169,7 @@ def test_other_drivers() -> None:
 
 
 def test_blocking(address: str, database: Path) -> None:
-    with sqlite3.connect(database) as connection:
+    with opened(database) as connection:
         Outbox().add(connection, Message("T", b"x"))
     with sync.OutboxRelay(Outbox(), connecting(database), "relay", every=0.01, nameserver=address):
         while rows(database):
@@ -226,7 +227,7 @@ def test_killed_at_any_point_every_committed_order_is_sent_and_no_other(address:
     with sync.OutboxRelay(Outbox(), connecting(database), "relay", every=0.01, nameserver=address):
         while rows(database):
             time.sleep(0.01)
-    with sqlite3.connect(database) as connection:
+    with opened(database) as connection:
         orders = {name for (name,) in connection.execute("SELECT name FROM orders")}
     came: Counter[str] = Counter()
     by_row: dict[str, str] = {}
