@@ -95,6 +95,23 @@ async def test_a_broker_that_takes_nothing_for_a_while(
     assert caplog.text.count("could not be sent") == 1
 
 
+async def test_rows_that_cannot_be_sent_keep_up_no_other(lab: Lab, seen: Seen, database: Path) -> None:
+    """Not even if there are more of them than the relay reads at once."""
+    outbox, most = Outbox(), 3
+    with opened(database) as connection:
+        forbidden = '{"topic": "SCHEDULE_TOPIC_XXXX", "body": "", "properties": {}}'
+        for number in range(2 * most):
+            connection.execute("INSERT INTO outbox_messages VALUES (?, ?)", (f"0{number}", forbidden))
+        connection.execute("INSERT INTO outbox_messages VALUES ('1', 'no message')")
+        for number in range(2 * most):
+            outbox.add(connection, Message("T", b"%d" % number))
+    relay = OutboxRelay(outbox, connecting(database), "relay", every=0.01, most=most, nameserver=lab.address)
+    async with relay, PushConsumer("g", seen.coroutine, nameserver=lab.address, start_from="first").subscribe("T"):
+        await seen.reaches(2 * most)
+    assert sorted(seen.bodies) == [b"%d" % number for number in range(2 * most)]
+    assert rows(database) == 2 * most + 1
+
+
 async def test_a_database_that_is_away_for_a_while(lab: Lab, database: Path, caplog: pytest.LogCaptureFixture) -> None:
     away = True
 
@@ -122,7 +139,7 @@ def test_every_field_travels(database: Path) -> None:
     connection = sqlite3.connect(database)
     for message in messages:
         Outbox().add(connection, message)
-    read = [message for _, message in Outbox().first(connection, 9)]
+    read = [message for _, message in Outbox().first(connection, 9) if message is not None]
     connection.close()
     assert [(m.topic, m.body, m.flag, m.delay_level, m.wait_store) for m in read] == [
         (m.topic, m.body, m.flag, m.delay_level, m.wait_store) for m in messages

@@ -89,9 +89,10 @@ class Outbox:
         self._execute(connection, add, (row, _written(message)))
         return row
 
-    def first(self, connection: DatabaseConnection, most: int) -> list[tuple[str, Message]]:
-        """The oldest rows."""
-        found = self._execute(connection, f"SELECT id, message FROM {self._table} ORDER BY id LIMIT {most:d}")  # nosec B608
+    def first(self, connection: DatabaseConnection, most: int, after: str = "") -> list[tuple[str, Message | None]]:
+        """The oldest rows behind the row ``after``; None for a text that is no message of an outbox."""
+        where = f"WHERE id > {self._place} ORDER BY id LIMIT {most:d}"
+        found = self._execute(connection, f"SELECT id, message FROM {self._table} {where}", (after,))  # nosec B608
         return [(row, _read(row, text)) for row, text in found]
 
     def remove(self, connection: DatabaseConnection, rows: Sequence[str]) -> None:
@@ -133,11 +134,14 @@ def _written(message: Message) -> str:
     return json.dumps({name: value for name, value in fields.items() if value is not None})
 
 
-def _read(row: str, text: str) -> Message:
-    fields = json.loads(text)
-    properties = {**fields.pop("properties"), OUTBOX_ID: row}
-    topic, body = fields.pop("topic"), base64.b64decode(fields.pop("body"))
-    return Message(topic, body, properties=properties, **fields)
+def _read(row: str, text: str) -> Message | None:
+    try:
+        fields = json.loads(text)
+        properties = {**fields.pop("properties"), OUTBOX_ID: row}
+        topic, body = fields.pop("topic"), base64.b64decode(fields.pop("body"))
+        return Message(topic, body, properties=properties, **fields)
+    except (ValueError, KeyError, TypeError, AttributeError):  # a text that somebody else wrote
+        return None
 
 
 class OutboxRelay(Startable):
@@ -147,14 +151,15 @@ class OutboxRelay(Startable):
         outbox: the table.
         connect: makes a connection of the relay's own; called in the one thread that uses it.
         group: the producer group.
-        every: seconds between two looks at the table while it is empty.
+        every: seconds between two passes through the table.
         most: rows that are read, and sent at once.
         in_order: sends one message after the other, in the order in which they were added, and waits at one that cannot
             be sent.
         nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
         settings: everything else that clients share.
 
-    Errors of the database and of brokers go to the log, once, and the relay tries again. Raises UsageError, BadConfig.
+    Errors of the database and of brokers go to the log, once, and the relay tries again. A message that cannot be sent,
+    and a row that is none, keep up no other unless ``in_order``; they stay in the table. Raises UsageError, BadConfig.
     """
 
     def __init__(
@@ -185,6 +190,10 @@ class OutboxRelay(Startable):
         self._connection: DatabaseConnection | None = None
         self._work: asyncio.Task[None] | None = None
         self._trouble = ""
+        self._after = ""
+        """The row behind which this pass through the table goes on."""
+        self._failed = False
+        """Whether any row of this pass could not be sent."""
 
     async def start(self) -> None:
         """Start the producer, and begin to send."""
@@ -210,19 +219,22 @@ class OutboxRelay(Startable):
     async def _run(self) -> None:
         while True:
             try:
-                sent, failed = await self._round()
+                more = await self._round()
             except Exception as error:  # of any driver
                 await self._in_thread(self._close)
                 self._tell(f"the outbox cannot be read: {error!r}")
-                sent, failed = 0, True
-            if failed or sent < self._most:
+                more = False
+                self._failed = True
+            if not more:
+                if self._trouble and not self._failed:
+                    self._trouble = ""
+                    log.info("the outbox of %s is sent again", self.group)
+                self._after, self._failed = "", False
                 await asyncio.sleep(self._every)
 
-    async def _round(self) -> tuple[int, bool]:
-        """Send the oldest rows and delete those that were sent; how many, and whether any was not."""
+    async def _round(self) -> bool:
+        """Send the next rows of this pass and delete those that were sent; whether more may follow in it."""
         rows = await self._in_thread(self._first)
-        if not rows:
-            return 0, False
         sending = asyncio.ensure_future(self._send_all(rows))
         try:
             sent = await asyncio.shield(sending)
@@ -230,12 +242,14 @@ class OutboxRelay(Startable):
             await self._in_thread(self._remove, await sending)
             raise
         await self._in_thread(self._remove, sent)
-        if len(sent) == len(rows) and self._trouble:
-            self._trouble = ""
-            log.info("the outbox of %s is sent again", self.group)
-        return len(sent), len(sent) < len(rows)
+        if len(sent) < len(rows):
+            self._failed = True
+        if len(rows) < self._most or (self._failed and self._in_order):
+            return False
+        self._after = rows[-1][0]
+        return True
 
-    async def _send_all(self, rows: list[tuple[str, Message]]) -> list[str]:
+    async def _send_all(self, rows: list[tuple[str, Message | None]]) -> list[str]:
         if not self._in_order:
             stored = await asyncio.gather(*(self._sent(message) for _, message in rows))
             return [row for (row, _), well in zip(rows, stored, strict=True) if well]
@@ -246,7 +260,10 @@ class OutboxRelay(Startable):
             sent.append(row)
         return sent
 
-    async def _sent(self, message: Message) -> bool:
+    async def _sent(self, message: Message | None) -> bool:
+        if message is None:
+            self._tell("a row of the outbox is no message that was added to one")
+            return False
         try:
             result = await self._producer.send(message)
         except ClientError as error:
@@ -267,9 +284,9 @@ class OutboxRelay(Startable):
             self._connection = self._connect()
         return self._connection
 
-    def _first(self) -> list[tuple[str, Message]]:
+    def _first(self) -> list[tuple[str, Message | None]]:
         connection = self._open()
-        rows = self._outbox.first(connection, self._most)
+        rows = self._outbox.first(connection, self._most, self._after)
         connection.rollback()  # ends the transaction in which some databases read
         return rows
 
