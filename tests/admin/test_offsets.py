@@ -375,6 +375,8 @@ async def test_messages_that_wait_for_another_try_are_told_and_moved_on_demand(l
     await lab.commit("G", "T", 0)
     told = await reset(lab, "skipAccumulatedMessage", "-g", "G", "-t", "T")
     assert "not touched: 2 messages in %RETRY%G, and delayed ones (see --with-retries)\n" in told.err
+    wrong = await lab.mqadmin("resetOffset", "-g", "G", "-t", "T", "--to", "+1", "--with-retries")
+    assert (wrong.status, wrong.out) == (2, ""), "nothing has moved before it is told"
     await reset(lab, "skipAccumulatedMessage", "-g", "G", "-t", "T", "--with-retries")
     assert await lab.committed("G", "%RETRY%G") == {0: 2}
 

@@ -30,6 +30,8 @@ TIMEOUT = 5.0
 """Seconds for a request."""
 HEAVY = 15.0
 """Seconds for a request that walks many queues or asks a client."""
+AT_ONCE = 64
+"""Requests of one command that are under way at once."""
 PATIENCE = 0.5
 """Seconds until another nameserver is asked too."""
 _PORT = 9876

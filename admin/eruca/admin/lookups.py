@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from eruca.admin.client import HEAVY, Admin, broker_addresses, some_address
+from eruca.admin.client import AT_ONCE, HEAVY, Admin, broker_addresses, some_address
 from eruca.admin.errors import AdminError, NotFound, PeerRefused
 from eruca.protocol import api
 from eruca.protocol.bodies import (
@@ -33,7 +33,6 @@ from eruca.protocol.queues import MessageQueue
 
 END = -1
 """The timestamp that means the end of a queue."""
-_AT_ONCE = 64
 T = TypeVar("T")
 
 
@@ -53,7 +52,7 @@ class Asked(Generic[T]):
 
 async def ask_each(asks: Mapping[str, Awaitable[T]]) -> Asked[T]:
     """Ask peers side by side, at most 64 at once; an error of one is kept, and the others go on."""
-    limit = asyncio.Semaphore(_AT_ONCE)
+    limit = asyncio.Semaphore(AT_ONCE)
     asked: Asked[T] = Asked({}, {})
 
     async def ask(name: str, question: Awaitable[T]) -> None:

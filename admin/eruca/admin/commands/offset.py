@@ -194,10 +194,10 @@ async def _reset_one_queue(job: Job, target: Target, when: str) -> None:
 
 async def _reset(job: Job, topic: str, target: Target, online_title: str | None, offline_title: str | None) -> None:
     """Reset a topic, and the retry topic to the same place if that was asked for."""
+    if job.has("with-retries") and target.timestamp is None:
+        raise BadValue("option --with-retries needs a time, first or last: an offset names messages of one topic")
     await _reset_topic(job, topic, target, online_title, offline_title)
     if job.has("with-retries"):
-        if target.timestamp is None:
-            raise BadValue("option --with-retries needs a time, first or last: an offset names messages of one topic")
         await _reset_topic(job, retry_topic(job.text("g")), target, None, None)
 
 

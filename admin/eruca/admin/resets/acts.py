@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 
-from eruca.admin.client import Admin
+from eruca.admin.client import AT_ONCE, Admin
 from eruca.admin.errors import AdminError, PeerRefused
 from eruca.admin.lookups import members_of, store_offset
 from eruca.admin.resets.plan import Move, Plan, Step, Way
@@ -26,7 +26,6 @@ from eruca.protocol.queues import MessageQueue
 HEARTBEAT_WITHIN = 35.0
 """Seconds until every member has sent a heartbeat to a broker that restarted (each 30 s, as Java's clients)."""
 _EVERY = 0.5
-_AT_ONCE = 64
 
 
 @dataclass(slots=True)
@@ -45,7 +44,7 @@ class Acts:
         self._group = group
         self._topic = topic
         self._force = force
-        self._limit = asyncio.Semaphore(_AT_ONCE)
+        self._limit = asyncio.Semaphore(AT_ONCE)
 
     async def until_members_are_known(self, plan: Plan) -> None:
         """Wait for the heartbeats that a plan waits for. Raises AdminError if a broker gets none."""

@@ -10,13 +10,13 @@ consume all of it again before the last broker has answered.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, Partial
 from eruca.admin.lookups import stored_offset
 from eruca.admin.resets.plan import Plan, Way
-from eruca.admin.resets.survey import Survey, owners, states
+from eruca.admin.resets.survey import Survey, owners, silent_members, states
 from eruca.admin.resets.targets import shown
 from eruca.protocol.bodies import RESETS, ConsumerRunningInfo, ProcessQueueInfo, decode_resets
 from eruca.protocol.queues import MessageQueue
@@ -131,14 +131,11 @@ class Confirmation:
     def _left(self, pushed: Collection[MessageQueue], seconds: float) -> str:
         """The sentence about the queues that still wait, and whose they are."""
         left = sorted(each for each in self._waiting if each in pushed)
+        silent = silent_members(self._infos)
+        quiet = f"; no answer from {', '.join(silent)}" if silent else ""
         of = owners(self._infos)
         names = ", ".join(f"{shown(each)} ({of.get(each, 'no member has it')})" for each in left)
         return (
             f"{len(pushed) - len(left)} of {len(pushed)} queues were seen to move in {seconds:.0f} s, not: {names}"
-            f"{_silent(self._infos)}; see whether these members run (mqadmin consumerStatus), then reset again"
+            f"{quiet}; see whether these members run (mqadmin consumerStatus), then reset again"
         )
-
-
-def _silent(infos: Mapping[str, ConsumerRunningInfo | None]) -> str:
-    silent = sorted(member for member, info in infos.items() if info is None)
-    return f"; no answer from {', '.join(silent)}" if silent else ""

@@ -12,18 +12,16 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
-from eruca.admin.client import Admin
+from eruca.admin.client import AT_ONCE, Admin
 from eruca.admin.errors import AdminError, Partial
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Acts, Done
 from eruca.admin.resets.confirmation import Confirmation
 from eruca.admin.resets.plan import Move, Options, Plan, check, decide, not_all
-from eruca.admin.resets.survey import QueueSeen, Survey, look, look_at_members, owners
+from eruca.admin.resets.survey import QueueSeen, Survey, look, look_at_members, owners, silent_members
 from eruca.admin.resets.targets import Nearest, Since, Target, shown, stored_at
 from eruca.protocol.names import retry_topic
 from eruca.protocol.queues import MessageQueue
-
-_AT_ONCE = 64
 
 
 @dataclass(slots=True)
@@ -60,8 +58,7 @@ class Reset:
             *self._ages(),
             *self.plan.remarks,
         ]
-        silent = sorted(member for member, info in self.survey.infos.items() if info is None)
-        if silent:
+        if silent := silent_members(self.survey.infos):
             lines.append(f"no answer from {', '.join(silent)}")
         return lines
 
@@ -103,7 +100,7 @@ async def prepare(admin: Admin, group: str, topic: str, target: Target, options:
     survey = await look(admin, group, topic)
     check(survey, options)
     survey = await look_at_members(admin, survey)
-    limit = asyncio.Semaphore(_AT_ONCE)
+    limit = asyncio.Semaphore(AT_ONCE)
     addresses = {broker.name: broker.address for broker in survey.brokers}
 
     async def wanted(seen: QueueSeen) -> int | None:

@@ -224,6 +224,11 @@ def owners(infos: Mapping[str, ConsumerRunningInfo | None]) -> dict[MessageQueue
     return {queue: member for member, info in infos.items() if info is not None for queue in info.mq_table}
 
 
+def silent_members(infos: Mapping[str, ConsumerRunningInfo | None]) -> list[str]:
+    """The members that did not answer."""
+    return sorted(member for member, info in infos.items() if info is None)
+
+
 def held_offsets(infos: Mapping[str, ConsumerRunningInfo | None]) -> dict[MessageQueue, int]:
     """Where the members stand in their queues; a queue that a member is about to leave is left out."""
     return {
