@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,11 +48,13 @@ class Lab:
         self.broker = cluster.broker.address
         self.peers: list[Peer] = []
 
-    async def mqadmin(self, *line: str, answers: str | None = None) -> Done:
+    async def mqadmin(
+        self, *line: str, answers: str | None = None, environment: Mapping[str, str] | None = None
+    ) -> Done:
         """Run a command; the nameserver is in its environment. ``answers`` are typed at a terminal."""
         out, err = io.StringIO(), io.StringIO()
-        environment = {"NAMESRV_ADDR": self.nameserver, "XDG_STATE_HOME": str(self.home)}
-        status = await run(line, environment, out, err, None if answers is None else io.StringIO(answers))
+        variables = {"NAMESRV_ADDR": self.nameserver, "XDG_STATE_HOME": str(self.home), **(environment or {})}
+        status = await run(line, variables, out, err, None if answers is None else io.StringIO(answers))
         return Done(status, out.getvalue(), err.getvalue())
 
     async def done(self, *line: str) -> Done:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eruca.admin.cli import run
-from eruca.admin.command import COMMANDS
+from eruca.admin.command import COMMANDS, OUTPUT
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "mqadmin"
 
@@ -83,7 +83,7 @@ def test_commands_and_options_are_apaches() -> None:
     for each in COMMANDS.values():
         marks = []
         for option in each.options:
-            if option.letter and option.letter not in "hn":
+            if option.letter and option.letter not in "hn" and option.name != OUTPUT:
                 mark = "!" if option.required else "/" if option.group else "" if option.takes_value else "+"
                 marks.append(option.letter + mark)
         declared[each.name] = set(marks)

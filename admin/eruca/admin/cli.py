@@ -9,13 +9,13 @@ import asyncio
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import TextIO
 
 from eruca.admin import commands as _declared  # noqa: F401  (declares every command)
-from eruca.admin import security
+from eruca.admin import printers, security
 from eruca.admin.client import Admin, nameserver_addresses
-from eruca.admin.command import COMMANDS, Command, Job
+from eruca.admin.command import COMMANDS, OUTPUT, Command, Job
 from eruca.admin.errors import AdminError, BadValue, Status, UsageError
 from eruca.admin.text import harmless
 from eruca.protocol.errors import ProtocolError
@@ -55,15 +55,17 @@ async def run(
     if arguments[0] == "--version":
         out.write(f"mqadmin {version()}\n")
         return 0
-    asks_help = len(arguments) == 2 and arguments[0] == "help"
-    name = arguments[1] if asks_help else arguments[0]
+    asked = arguments[0] if len(arguments) == 2 and arguments[0] in ("help", "schema") else ""
+    name = arguments[1] if asked else arguments[0]
     found = COMMANDS.get(name.lower())
     if found is None:
         err.write(f"The sub command {name} not exist.\n")
         return Status.USAGE
-    if asks_help:
+    if asked == "help":
         out.write(found.usage())
         return 0
+    if asked == "schema":
+        return _write_schema(found, out, err)
     try:
         given = found.parse(arguments[1:])
         if given is None:
@@ -82,6 +84,14 @@ async def run(
         return Status.FAILED
 
 
+def _write_schema(found: Command, out: TextIO, err: TextIO) -> int:
+    if found.result is None:
+        err.write(f"mqadmin schema: {found.name} has no JSON form\n")
+        return Status.NOT_FOUND
+    out.write(printers.schema(found.result) + "\n")
+    return 0
+
+
 async def _do(
     found: Command,
     given: dict[str, str],
@@ -98,10 +108,36 @@ async def _do(
     async with Admin(nameservers, credentials=credentials, tls=context, timeout=_seconds(given)) as admin:
         job = Job(admin, given, out, err, environment=environment, terminal=terminal)
         try:
-            await found.run(job)
+            await _show(found, job, _form(found, given, environment))
         finally:
             job.finish()
     return job.status
+
+
+def _form(found: Command, given: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    """The form of the output that is wanted: by the option, else by the variable."""
+    option = next((option for option in found.options if option.name == OUTPUT), None)
+    if option is None:
+        return "apache"
+    if option.key in given:
+        return printers.checked(given[option.key], f"option {option}")
+    return printers.checked(environment.get(printers.VARIABLE) or "apache", f"the variable {printers.VARIABLE}")
+
+
+async def _show(found: Command, job: Job, form: str) -> None:
+    """Run a command and print what it gives."""
+    run = found.run(job)
+    if isinstance(run, Coroutine):
+        shown = await run
+        if shown is not None:
+            printers.Printer(job, found.result, form).print(shown)
+        return
+    printer = printers.Printer(job, found.result, form, several=True)
+    try:
+        async for each in run:
+            printer.print(each)
+    finally:
+        printer.end()
 
 
 def _seconds(given: dict[str, str]) -> float | None:

@@ -1,14 +1,15 @@
 """A command: a name, its options, and a coroutine that runs it (SubCommand in 4.9.7).
 
 Owns the register of commands (``@command``) and the ``Job``, one run of a command: its options read by type, the
-cluster, and where output and errors go. Must not know any particular command.
+cluster, and where output and errors go. A command gives what it found as a typed result, with a function that prints it
+as Apache's mqadmin does (``Shown``); ``printers`` has the other forms. Must not know any particular command.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TextIO
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TextIO
 
 import msgspec
 
@@ -25,10 +26,14 @@ COMMON = (
     Option("", "timeout", "seconds for each request; default 5, for some 15"),
 )
 
-BROKER = Option("b", "brokerAddr", "the broker, as host:port")
-CLUSTER = Option("c", "clusterName", "the brokers of this cluster")
-MASTERS = Option("c", "clusterName", "all masters of this cluster")
-TOPIC = Option("t", "topic", "name of the topic", required=True)
+OUTPUT = "output"
+FORMS = ("apache", "table", "wide", "json", "jsonl", "yaml", "csv")
+"""The forms of a result: that of Apache's mqadmin, and those of ``printers``."""
+
+BROKER = Option("b", "brokerAddr", "the broker, as host:port", kind="address")
+CLUSTER = Option("c", "clusterName", "the brokers of this cluster", kind="cluster")
+MASTERS = Option("c", "clusterName", "all masters of this cluster", kind="cluster")
+TOPIC = Option("t", "topic", "name of the topic", required=True, kind="topic")
 CHANGE = (
     Option("", "keep", "change only what is given, if it exists", takes_value=False),
     Option("", "yes", "ask nothing", takes_value=False),
@@ -149,7 +154,16 @@ def _dashed(key: str) -> str:
     return f"-{key}" if len(key) == 1 else f"--{key}"
 
 
-Run = Callable[[Job], Awaitable[None]]
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A result of a command, and what prints it as Apache's mqadmin does."""
+
+    result: msgspec.Struct
+    apache: Callable[[], None]
+
+
+Run = Callable[[Job], Coroutine[Any, Any, Shown | None] | AsyncIterator[Shown]]
+"""Gives the result, or the results one after the other; None where all was printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +175,8 @@ class Command:
     options: tuple[Option, ...]
     run: Run
     alias: str = ""
+    result: Any = None
+    """The type of its result, for its JSON Schema; None where it has no form but Apache's."""
 
     def usage(self) -> str:
         """The text that explains the command."""
@@ -179,11 +195,14 @@ COMMANDS: dict[str, Command] = {}
 """All commands by their name in lower case, aliases included, in the order of their declaration."""
 
 
-def command(name: str, help: str, *options: Option, alias: str = "") -> Callable[[Run], Run]:
-    """Declare a command. Raises ValueError when the name is taken."""
+def command(
+    name: str, help: str, *options: Option, alias: str = "", result: Any = None
+) -> Callable[[Callable[[Job], Any]], Run]:
+    """Declare a command; with the type of its ``result`` it takes ``-o``. Raises ValueError when the name is taken."""
 
     def declare(run: Run) -> Run:
-        declared = Command(name, help, (*COMMON, *options), run, alias)
+        forms = () if result is None else (_output(options),)
+        declared = Command(name, help, (*COMMON, *forms, *options), run, alias, result)
         for each in filter(None, (name, alias)):
             if each.lower() in COMMANDS:
                 raise ValueError(f"two commands are called {each}")
@@ -191,6 +210,13 @@ def command(name: str, help: str, *options: Option, alias: str = "") -> Callable
         return run
 
     return declare
+
+
+def _output(others: Sequence[Option]) -> Option:
+    letter = "" if any(option.letter == "o" for option in others) else "o"
+    return Option(
+        letter, OUTPUT, f"the form of the output: {', '.join(FORMS)}; default apache", added=True, choices=FORMS
+    )
 
 
 def agree_to_changes(job: Job, changes: Mapping[str, tuple[Body, Body]]) -> None:
@@ -218,6 +244,6 @@ def either(first: Option, second: Option) -> tuple[Option, Option]:
     group = first.letter + second.letter
 
     def grouped(option: Option) -> Option:
-        return Option(option.letter, option.name, option.help, option.takes_value, False, group)
+        return replace(option, required=False, group=group)
 
     return grouped(first), grouped(second)

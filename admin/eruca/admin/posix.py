@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from eruca.admin.errors import UsageError
 
 WIDTH = 110
+KINDS = ("topic", "group", "broker", "address", "cluster", "member", "time", "number", "boolean", "file")
+"""What values of options name: a broker's name is a ``broker``, its host:port an ``address``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option: ``-letter`` or ``--name``; ``group`` names a set of which exactly one must be given.
 
-    Options that Apache's mqadmin does not have may lack a letter.
+    Options that Apache's mqadmin does not have may lack a letter. Raises ValueError for a kind that there is not.
     """
 
     letter: str
@@ -31,6 +33,14 @@ class Option:
     group: str = ""
     added: bool = False
     """Whether Apache's mqadmin 4.9 lacks it; true of all without a letter."""
+    kind: str = ""
+    """What its value names, for completion and forms: one of ``KINDS``; "" for any text."""
+    choices: tuple[str, ...] = ()
+    """All values that it takes, if these are few."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("", *KINDS):
+            raise ValueError(f"option {self} has the kind {self.kind}")
 
     @property
     def key(self) -> str:

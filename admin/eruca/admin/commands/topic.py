@@ -7,17 +7,18 @@ from collections.abc import Sequence
 import msgspec
 
 from eruca.admin.client import Admin
-from eruca.admin.command import BROKER, CHANGE, MASTERS, TOPIC, Job, agree_to_changes, command, either
-from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused, Status, UsageError
-from eruca.admin.lookups import ask_each, groups_of, readable_queues, topic_stats
+from eruca.admin.command import BROKER, CHANGE, MASTERS, TOPIC, Job, Shown, agree_to_changes, command, either
+from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused, UsageError
+from eruca.admin.lookups import ask_each, readable_queues
 from eruca.admin.posix import Option
+from eruca.admin.results import topics as found
+from eruca.admin.results.answer import Table
 from eruca.admin.text import millis_text
 from eruca.protocol import api, fastjson
-from eruca.protocol.bodies import ClusterInfo, QueueData, TopicConfig, TopicConfigSerializeWrapper, TopicRouteData
+from eruca.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.fastjson import Style
 from eruca.protocol.headers import routes, topics
-from eruca.protocol.names import is_dead_letter_topic, is_retry_topic
 from eruca.protocol.queues import share_averagely
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
@@ -200,87 +201,88 @@ _ROUTE = "%-45s %-32s %-50s %-10s %-11s %-5s"
     "show the route of a topic",
     TOPIC,
     Option("l", "list", "as a table, not as JSON", takes_value=False),
+    result=found.TopicRoute,
 )
-async def topic_route(job: Job) -> None:
+async def topic_route(job: Job) -> Shown:
     """105."""
     route = await job.admin.route(job.text("t"))
-    if job.has("l"):
-        _print_route(job, route)
-    else:
-        job.line(route.encode(Style.PRETTY).decode())
+    result = found.topic_route(job.text("t"), route)
+
+    def apache() -> None:
+        if job.has("l"):
+            _print_route(job, result)
+        else:
+            job.line(route.encode(Style.PRETTY).decode())
+
+    return Shown(result, apache)
 
 
-def _print_route(job: Job, route: TopicRouteData) -> None:
-    queues = {queue.broker_name: queue for queue in route.queue_datas}
+def _print_route(job: Job, route: found.TopicRoute) -> None:
     job.row(_ROUTE, "#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm")
-    read = write = 0
-    for broker in sorted(route.broker_datas, key=lambda broker: broker.broker_name):
-        queue = queues.get(broker.broker_name, QueueData())
-        read += queue.read_queue_nums
-        write += queue.write_queue_nums
-        addresses = "{" + ", ".join(f"{i}={address}" for i, address in sorted(broker.broker_addrs.items())) + "}"
-        row = (broker.cluster, broker.broker_name, addresses, queue.read_queue_nums, queue.write_queue_nums, queue.perm)
-        job.row(_ROUTE, *row)
+    for each in route.brokers:
+        addresses = "{" + ", ".join(f"{i}={address}" for i, address in each.addresses.items()) + "}"
+        job.row(_ROUTE, each.cluster, each.broker, addresses, each.read_queues, each.write_queues, each.perm)
     job.line("-" * 158)
-    job.row(_ROUTE, "Total:", len(queues), "", read, write, "")
+    read = sum(each.read_queues for each in route.brokers)
+    write = sum(each.write_queues for each in route.brokers)
+    job.row(_ROUTE, "Total:", route.brokers_with_queues, "", read, write, "")
 
 
-@command("topicStatus", "show the offsets of a topic's queues", TOPIC)
-async def topic_status(job: Job) -> None:
+@command("topicStatus", "show the offsets of a topic's queues", TOPIC, result=Table[found.QueueStatus])
+async def topic_status(job: Job) -> Shown:
     """202 at each broker of the topic."""
-    asked = await topic_stats(job.admin, job.text("t"))
-    found = {queue: offset for stats in asked.answers.values() for queue, offset in stats.items()}
-    if not found:
-        asked.strict()
-        raise AdminError(f"Not found the topic stats info: no broker has a queue of {job.text('t')} to write")
-    job.row("%-32s  %-4s  %-20s  %-20s    %s", "#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")
-    for queue, offset in sorted(found.items()):
-        updated = offset.last_update_timestamp
-        row = (queue.broker_name, queue.queue_id, offset.min_offset, offset.max_offset)
-        job.row("%-32.32s  %-4d  %-20d  %-20d    %s", *row, millis_text(updated) if updated > 0 else "")
-    job.missing(asked.errors, "its queues are missing")
+    result = await found.topic_status(job.admin, job.text("t"))
+
+    def apache() -> None:
+        job.row(
+            "%-32s  %-4s  %-20s  %-20s    %s", "#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated"
+        )
+        for each in result.items:
+            row = (each.broker, each.queue_id, each.min_offset, each.max_offset)
+            stored = millis_text(each.last_stored.ms) if each.last_stored else ""
+            job.row("%-32.32s  %-4d  %-20d  %-20d    %s", *row, stored)
+
+    return Shown(result, apache)
 
 
-@command("topicClusterList", "show the clusters that have a topic", TOPIC)
-async def topic_cluster_list(job: Job) -> None:
+@command(
+    "topicClusterList",
+    "show the clusters that have a topic",
+    TOPIC,
+    result=Table[found.ClusterOfTopic],
+)
+async def topic_cluster_list(job: Job) -> Shown:
     """106 and 105."""
-    info = await job.admin.clusters()
-    for cluster in _clusters_of(await job.admin.route(job.text("t")), info):
-        job.line(cluster)
+    result = await found.clusters_of_topic(job.admin, job.text("t"))
 
+    def apache() -> None:
+        for each in result.items:
+            job.line(each.cluster)
 
-def _clusters_of(route: TopicRouteData, info: ClusterInfo) -> list[str]:
-    first = route.broker_datas[0].broker_name
-    return [cluster for cluster, names in info.cluster_addr_table.items() if first in names]
+    return Shown(result, apache)
 
 
 @command(
     "topicList",
     "list all topics",
     Option("c", "clusterModel", "with their clusters and consumer groups", takes_value=False),
+    result=Table[found.TopicUse],
 )
-async def topic_list(job: Job) -> None:
+async def topic_list(job: Job) -> Shown:
     """206; with -c also 106, and 105 and 300 for each topic."""
-    names = await job.admin.all_topics()
     if not job.has("c"):
-        for name in names:
-            job.line(name)
-        return
-    info = await job.admin.clusters()
-    job.row("%-20s  %-48s  %-48s", "#Cluster Name", "#Topic", "#Consumer Group")
-    shown = [name for name in names if not (is_retry_topic(name) or is_dead_letter_topic(name))]
-    asked = await ask_each({name: _cluster_and_groups(job.admin, name, info) for name in shown})
-    for name in shown:
-        cluster, groups = asked.answers.get(name, ("", [""]))
-        for group in groups:
-            job.row("%-20.20s  %-64.64s  %-64.64s", cluster, name, group)
-        if name in asked.errors:
-            job.report(f"mqadmin topicList: topic {name}: {asked.errors[name]}", Status.PARTIAL)
+        names = await found.topics_by_name(job.admin)
+        return Shown(names, lambda: job.write("".join(f"{each.topic}\n" for each in names.items)))
+    result = await found.topics_in_use(job.admin)
 
+    def apache() -> None:
+        job.row("%-20s  %-48s  %-48s", "#Cluster Name", "#Topic", "#Consumer Group")
+        for each in result.items:
+            cluster = "" if each.groups is None else each.cluster or "null"
+            for group in each.groups or [""]:
+                job.row("%-20.20s  %-64.64s  %-64.64s", cluster, each.topic, group)
 
-async def _cluster_and_groups(admin: Admin, topic: str, info: ClusterInfo) -> tuple[str, list[str]]:
-    route = await admin.route(topic)
-    return next(iter(_clusters_of(route, info)), "null"), await groups_of(admin, route, topic) or [""]
+    return Shown(result, apache)
 
 
 # ------------------------------------------------------------------ queues and their owners

@@ -1,0 +1,218 @@
+"""The forms of results: for people (``table``, ``wide``), for programs (``json``, ``jsonl``, ``yaml``, ``csv``).
+
+``Printer`` takes the results of one run, one after the other, and prints each in the form that was asked for; Apache's
+form is the command's own. ``json`` and ``yaml`` print one document: the result of a command that has one, and a table
+of all that a command gave one after the other. The other forms print a result when it comes. Peers that did not answer
+are named on standard error, too, and make the exit status ``PARTIAL``. rich, PyYAML and csv are imported only for their
+forms.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, get_origin
+
+import msgspec
+from msgspec import inspect
+
+from eruca.admin.command import FORMS, Job, Shown
+from eruca.admin.errors import AdminError, BadValue, Status
+from eruca.admin.results.answer import Answer, Moment, Table
+from eruca.admin.text import columns
+
+VARIABLE = "MQADMIN_OUTPUT"
+
+
+def checked(form: str, where: str) -> str:
+    """A form that there is. Raises BadValue, which names ``where`` it was given."""
+    if form not in FORMS:
+        raise BadValue(f"{where} takes {', '.join(FORMS)}, not '{form}'")
+    return form
+
+
+def schema(kind: Any) -> str:
+    """The JSON Schema of a result of this type."""
+    return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(kind)), indent=2).decode()
+
+
+class Printer:
+    """Prints the results of one run.
+
+    Args:
+        kind: the type of a result (``Command.result``).
+        form: one of ``FORMS``.
+        several: whether the command gives its results one after the other.
+    """
+
+    def __init__(self, job: Job, kind: Any, form: str, *, several: bool = False) -> None:
+        self._job = job
+        self._form = form
+        self._row = _row_of(kind)
+        self._kept: list[msgspec.Struct] | None = [] if several and form in ("json", "yaml") else None
+        self._begun = False
+
+    def print(self, shown: Shown) -> None:
+        """Print a result, or keep it for the document at the end."""
+        result = shown.result
+        if self._form == "apache":
+            shown.apache()
+        elif self._kept is not None:
+            self._kept.append(result)
+        else:
+            self._print(result)
+        if isinstance(result, Answer):
+            for each in result.errors:
+                self._job.report(f"{each.peer}: {each.text}: {each.missing}", Status.PARTIAL)
+
+    def end(self) -> None:
+        """Print what was kept."""
+        if self._kept is not None:
+            self._print(Table(items=self._kept))
+
+    def _print(self, result: msgspec.Struct) -> None:
+        if self._form == "json":
+            self._job.line(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
+        elif self._form == "jsonl":
+            for row in rows_of(result):
+                self._job.line(msgspec.json.encode(row).decode())
+        elif self._form == "yaml":
+            self._job.write(_yaml(result))
+        elif self._form == "csv":
+            self._job.write(_csv(self._row, rows_of(result), head=not self._begun))
+        else:
+            self._job.write(_table(self._row, rows_of(result), head=not self._begun, wide=self._form == "wide"))
+        self._begun = True
+
+
+def rows_of(result: msgspec.Struct) -> list[msgspec.Struct]:
+    """The items of a table; a single object is one row."""
+    return list(result.items) if isinstance(result, Table) else [result]
+
+
+def _yaml(result: msgspec.Struct) -> str:
+    try:
+        import yaml
+    except ImportError:
+        raise AdminError("YAML needs PyYAML: install eruca[console], or take -o json") from None
+    text: str = yaml.safe_dump(msgspec.to_builtins(result, str_keys=True), sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _row_of(kind: Any) -> inspect.StructType:
+    """The type of the rows of a result: of a table's items, or of the object itself."""
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType)
+    if (get_origin(kind) or kind) is Table:
+        items = next(field.type for field in info.fields if field.name == "items")
+        assert isinstance(items, inspect.ListType) and isinstance(items.item_type, inspect.StructType)
+        return items.item_type
+    return info
+
+
+def _fields(row: inspect.StructType, *, wide: bool) -> list[inspect.Field]:
+    """The fields that a form shows; errors are printed elsewhere."""
+    hidden = {"errors"} if issubclass(row.cls, Answer) else set()
+    return [field for field in row.fields if field.name not in hidden and (wide or not _is_wide(field.type))]
+
+
+def _is_wide(kind: inspect.Type) -> bool:
+    return isinstance(kind, inspect.Metadata) and bool((kind.extra or {}).get("wide"))
+
+
+def _plain(kind: inspect.Type) -> inspect.Type:
+    """A type without its metadata and without None."""
+    if isinstance(kind, inspect.Metadata):
+        return _plain(kind.type)
+    if isinstance(kind, inspect.UnionType):
+        others = [each for each in kind.types if not isinstance(each, inspect.NoneType)]
+        return _plain(others[0]) if len(others) == 1 else kind
+    return kind
+
+
+# ------------------------------------------------------------------ csv
+
+
+def _csv(row: inspect.StructType, rows: Sequence[msgspec.Struct], *, head: bool) -> str:
+    """Objects in objects have dotted names; lists and maps are JSON; what nobody knows is empty."""
+    import csv
+
+    found = list(_columns(row))
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    if head:
+        writer.writerow([name for name, _ in found])
+    writer.writerows([_csv_cell(_at(each, path)) for _, path in found] for each in rows)
+    return lines.getvalue()
+
+
+def _columns(row: inspect.StructType) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for field in _fields(row, wide=True):
+        kind = _plain(field.type)
+        if isinstance(kind, inspect.StructType):
+            for name, path in _columns(kind):
+                yield f"{field.encode_name}.{name}", (field.name, *path)
+        else:
+            yield field.encode_name, (field.name,)
+
+
+def _at(value: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        value = None if value is None else getattr(value, name)
+    return value
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return msgspec.json.encode(value).decode() if isinstance(value, list | dict) else value
+
+
+# ------------------------------------------------------------------ tables for people
+
+
+def _table(row: inspect.StructType, rows: Sequence[msgspec.Struct], *, head: bool, wide: bool) -> str:
+    fields = _fields(row, wide=wide)
+    cells_of = [
+        [_title(field.encode_name)] * head + [_cell(getattr(each, field.name)) for each in rows] for field in fields
+    ]
+    aligned = [
+        _aligned(column, right=isinstance(_plain(field.type), inspect.IntType | inspect.FloatType))
+        for field, column in zip(fields, cells_of, strict=True)
+    ]
+    return "".join("  ".join(cells).rstrip() + "\n" for cells in zip(*aligned, strict=True))
+
+
+def _aligned(column: list[str], *, right: bool) -> list[str]:
+    """Cells of equal width, on a terminal on which a Chinese letter takes two columns."""
+    from rich.cells import cell_len
+
+    width = max(map(cell_len, column), default=0)
+    blanks = [" " * (width - cell_len(cell)) for cell in column]
+    return [blank + cell if right else cell + blank for blank, cell in zip(blanks, column, strict=True)]
+
+
+def _title(name: str) -> str:
+    """``maxOffset`` as MAX OFFSET."""
+    return re.sub("([a-z0-9])([A-Z])", r"\1 \2", name).upper()
+
+
+def _cell(value: Any) -> str:
+    """A value for a person: ``?`` for what nobody knows."""
+    if value is None:
+        return "?"
+    if isinstance(value, Moment):
+        return value.iso.replace("T", " ")
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    if isinstance(value, dict):
+        return ", ".join(f"{_cell(key)}={_cell(each)}" for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_cell, value))
+    if isinstance(value, msgspec.Struct):
+        fields = _fields(_row_of(type(value)), wide=False)
+        return " ".join(f"{field.encode_name}={_cell(getattr(value, field.name))}" for field in fields)
+    return columns("%s", str(value))

@@ -1,0 +1,88 @@
+"""The forms of results: every command that has them, in every form, against one broker."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from eruca.admin.command import COMMANDS, FORMS
+from eruca.protocol.bodies import TopicConfig
+from tests.admin.conftest import Lab
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "mqadmin_schemas"
+CALLS = {
+    "topicRoute": ["-t", "T"],
+    "topicStatus": ["-t", "T"],
+    "topicClusterList": ["-t", "T"],
+    "topicList": ["-c"],
+}
+"""A call of each command that has forms and changes nothing."""
+
+
+async def test_every_form_has_the_same_rows(lab: Lab) -> None:
+    await lab.done("updateTopic", "-t", "T", "-r", "2", "-w", "2", "-b", lab.broker)
+    for name, options in CALLS.items():
+        forms = {form: (await lab.done(name, *options, "--output", form)).out for form in FORMS}
+        document = json.loads(forms["json"])
+        rows = document.get("items", [document])
+        assert yaml.safe_load(forms["yaml"]) == document, name
+        assert [json.loads(line) for line in forms["jsonl"].splitlines()] == rows, name
+        assert len(list(csv.reader(io.StringIO(forms["csv"])))) == 1 + len(rows), name
+        assert len(forms["table"].splitlines()) == len(forms["wide"].splitlines()) == 1 + len(rows), name
+        assert forms["apache"] == (await lab.done(name, *options)).out, name
+        msgspec.convert(document, COMMANDS[name.lower()].result)
+
+
+async def test_a_table_for_people(lab: Lab) -> None:
+    await lab.done("updateTopic", "-t", "T", "-r", "1", "-w", "1", "-b", lab.broker)
+    done = await lab.done("topicStatus", "-t", "T", "-o", "table")
+    assert done.out == (
+        "BROKER    QUEUE ID  MIN OFFSET  MAX OFFSET  LAST STORED\nbroker-a         0           0           0  ?\n"
+    )
+
+
+async def test_the_variable_chooses_and_the_option_wins(lab: Lab) -> None:
+    environment = {"MQADMIN_OUTPUT": "jsonl"}
+    assert (await lab.mqadmin("topicList", environment=environment)).out.startswith('{"topic":')
+    assert (await lab.mqadmin("topicList", "-o", "apache", environment=environment)).out.startswith("SELF_TEST_TOPIC\n")
+    for line, where in ((["-o", "xml"], "option -o (--output)"), ([], "the variable MQADMIN_OUTPUT")):
+        done = await lab.mqadmin("topicList", *line, environment={"MQADMIN_OUTPUT": "xml"})
+        assert (done.status, done.out) == (2, "")
+        assert done.err == f"mqadmin topicList: {where} takes {', '.join(FORMS)}, not 'xml'\n"
+
+
+@pytest.mark.parametrize("name", sorted({each.name for each in COMMANDS.values() if each.result is not None}))
+async def test_the_schema_of_a_result_changes_by_intent(lab: Lab, name: str) -> None:
+    """UPDATE_GOLDEN=1 takes over a change that is meant."""
+    text = (await lab.done("schema", name)).out
+    golden = GOLDEN / f"{name}.json"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(text)
+    assert golden.read_text() == text
+    for kind in json.loads(text)["$defs"].values():
+        assert all(key == key[0].lower() + key[1:] and "_" not in key for key in kind.get("properties", {})), name
+
+
+async def test_a_schema_of_what_has_none_is_refused(lab: Lab) -> None:
+    assert await lab.mqadmin("schema", "shrug") == (2, "", "The sub command shrug not exist.\n")
+
+
+async def test_what_is_not_known_is_null_and_its_peer_is_named(lab: Lab) -> None:
+    await lab.topic("T")
+    await lab.register("broker-b", "127.0.0.1:1", TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
+    done = await lab.mqadmin("topicStatus", "-t", "T", "-o", "json")
+    document = json.loads(done.out)
+    assert done.status == 5
+    assert [each["broker"] for each in document["items"]] == ["broker-a"]
+    assert [(each["peer"], each["code"], each["missing"]) for each in document["errors"]] == [
+        ("broker-b", None, "its queues are missing")
+    ]
+    assert done.err.startswith("broker-b: ")
