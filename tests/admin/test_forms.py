@@ -7,6 +7,7 @@ import io
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,22 +23,54 @@ CALLS = {
     "topicStatus": ["-t", "T"],
     "topicClusterList": ["-t", "T"],
     "topicList": ["-c"],
+    "consumerProgress": ["-g", "g"],
+    "statsAll": [],
+    "clusterList": [],
+    "brokerStatus": ["-c", "DefaultCluster"],
+    "getBrokerConfig": ["-c", "DefaultCluster"],
+    "getNamesrvConfig": [],
+    "brokerConsumeStats": ["-b", "BROKER"],
+    "producer": ["-b", "BROKER"],
+    "consumerConnection": ["-g", "g"],
+    "producerConnection": ["-g", "p", "-t", "T"],
+    "getConsumerConfig": ["-g", "g"],
 }
 """A call of each command that has forms and changes nothing."""
 
 
+def _keys(value: Any) -> Any:
+    """What a document is made of: figures change from call to call."""
+    if isinstance(value, dict):
+        return {key: _keys(each) for key, each in value.items()}
+    return [_keys(each) for each in value] if isinstance(value, list) else None
+
+
+def _fits(text: str, kind: type[msgspec.Struct]) -> bool:
+    try:
+        msgspec.json.decode(text, type=kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
 async def test_every_form_has_the_same_rows(lab: Lab) -> None:
     await lab.done("updateTopic", "-t", "T", "-r", "2", "-w", "2", "-b", lab.broker)
+    await lab.send("T", "one", "two")
+    await lab.member("g", "T")
+    await lab.producer("p")
+    await lab.commit("g", "T", 1, 0)
     for name, options in CALLS.items():
-        forms = {form: (await lab.done(name, *options, "--output", form)).out for form in FORMS}
+        line = [name, *(lab.broker if option == "BROKER" else option for option in options)]
+        forms = {form: (await lab.done(*line, "--output", form)).out for form in FORMS}
         document = json.loads(forms["json"])
         rows = document.get("items", [document])
-        assert yaml.safe_load(forms["yaml"]) == document, name
-        assert [json.loads(line) for line in forms["jsonl"].splitlines()] == rows, name
+        assert rows, name
+        assert _keys(yaml.safe_load(forms["yaml"])) == _keys(document), name
+        assert _keys([json.loads(line) for line in forms["jsonl"].splitlines()]) == _keys(rows), name
         assert len(list(csv.reader(io.StringIO(forms["csv"])))) == 1 + len(rows), name
         assert len(forms["table"].splitlines()) == len(forms["wide"].splitlines()) == 1 + len(rows), name
-        assert forms["apache"] == (await lab.done(name, *options)).out, name
-        msgspec.convert(document, COMMANDS[name.lower()].result)
+        assert len(forms["apache"].splitlines()) == len((await lab.done(*line)).out.splitlines()), name
+        assert any(_fits(forms["json"], kind) for kind in COMMANDS[name.lower()].results), name
 
 
 async def test_a_table_for_people(lab: Lab) -> None:
@@ -58,7 +91,7 @@ async def test_the_variable_chooses_and_the_option_wins(lab: Lab) -> None:
         assert done.err == f"mqadmin topicList: {where} takes {', '.join(FORMS)}, not 'xml'\n"
 
 
-@pytest.mark.parametrize("name", sorted({each.name for each in COMMANDS.values() if each.result is not None}))
+@pytest.mark.parametrize("name", sorted({each.name for each in COMMANDS.values() if each.results}))
 async def test_the_schema_of_a_result_changes_by_intent(lab: Lab, name: str) -> None:
     """UPDATE_GOLDEN=1 takes over a change that is meant."""
     text = (await lab.done("schema", name)).out

@@ -85,10 +85,10 @@ async def run(
 
 
 def _write_schema(found: Command, out: TextIO, err: TextIO) -> int:
-    if found.result is None:
+    if not found.results:
         err.write(f"mqadmin schema: {found.name} has no JSON form\n")
         return Status.NOT_FOUND
-    out.write(printers.schema(found.result) + "\n")
+    out.write(printers.schema(found.results) + "\n")
     return 0
 
 
@@ -130,9 +130,9 @@ async def _show(found: Command, job: Job, form: str) -> None:
     if isinstance(run, Coroutine):
         shown = await run
         if shown is not None:
-            printers.Printer(job, found.result, form).print(shown)
+            printers.Printer(job, form).print(shown)
         return
-    printer = printers.Printer(job, found.result, form, several=True)
+    printer = printers.Printer(job, form, several=True)
     try:
         async for each in run:
             printer.print(each)

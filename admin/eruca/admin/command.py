@@ -175,8 +175,8 @@ class Command:
     options: tuple[Option, ...]
     run: Run
     alias: str = ""
-    result: Any = None
-    """The type of its result, for its JSON Schema; None where it has no form but Apache's."""
+    results: tuple[type[msgspec.Struct], ...] = ()
+    """The types of its results, by its options; none where it has no form but Apache's."""
 
     def usage(self) -> str:
         """The text that explains the command."""
@@ -196,13 +196,16 @@ COMMANDS: dict[str, Command] = {}
 
 
 def command(
-    name: str, help: str, *options: Option, alias: str = "", result: Any = None
+    name: str, help: str, *options: Option, alias: str = "", results: tuple[type[msgspec.Struct], ...] = ()
 ) -> Callable[[Callable[[Job], Any]], Run]:
-    """Declare a command; with the type of its ``result`` it takes ``-o``. Raises ValueError when the name is taken."""
+    """Declare a command; with the types of its ``results`` it takes ``-o``.
+
+    Raises ValueError when the name is taken.
+    """
 
     def declare(run: Run) -> Run:
-        forms = () if result is None else (_output(options),)
-        declared = Command(name, help, (*COMMON, *forms, *options), run, alias, result)
+        forms = (_output(options),) if results else ()
+        declared = Command(name, help, (*COMMON, *forms, *options), run, alias, results)
         for each in filter(None, (name, alias)):
             if each.lower() in COMMANDS:
                 raise ValueError(f"two commands are called {each}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, get_origin
+from typing import Any
 
 import msgspec
 from msgspec import inspect
@@ -32,24 +32,25 @@ def checked(form: str, where: str) -> str:
     return form
 
 
-def schema(kind: Any) -> str:
-    """The JSON Schema of a result of this type."""
-    return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(kind)), indent=2).decode()
+def schema(kinds: Sequence[type[msgspec.Struct]]) -> str:
+    """The JSON Schema of a result of one of these types."""
+    several, parts = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
+    head = several[0] if len(several) == 1 else {"anyOf": list(several)}
+    text = msgspec.json.encode({**head, "$defs": parts})
+    return msgspec.json.format(text, indent=2).decode()
 
 
 class Printer:
     """Prints the results of one run.
 
     Args:
-        kind: the type of a result (``Command.result``).
         form: one of ``FORMS``.
         several: whether the command gives its results one after the other.
     """
 
-    def __init__(self, job: Job, kind: Any, form: str, *, several: bool = False) -> None:
+    def __init__(self, job: Job, form: str, *, several: bool = False) -> None:
         self._job = job
         self._form = form
-        self._row = _row_of(kind)
         self._kept: list[msgspec.Struct] | None = [] if several and form in ("json", "yaml") else None
         self._begun = False
 
@@ -58,7 +59,7 @@ class Printer:
         result = shown.result
         if self._form == "apache":
             shown.apache()
-        elif self._kept is not None:
+        elif self._kept is not None and not isinstance(result, Answer):
             self._kept.append(result)
         else:
             self._print(result)
@@ -68,7 +69,7 @@ class Printer:
 
     def end(self) -> None:
         """Print what was kept."""
-        if self._kept is not None:
+        if self._kept:
             self._print(Table(items=self._kept))
 
     def _print(self, result: msgspec.Struct) -> None:
@@ -80,9 +81,10 @@ class Printer:
         elif self._form == "yaml":
             self._job.write(_yaml(result))
         elif self._form == "csv":
-            self._job.write(_csv(self._row, rows_of(result), head=not self._begun))
+            self._job.write(_csv(_row_of(type(result)), rows_of(result), head=not self._begun))
         else:
-            self._job.write(_table(self._row, rows_of(result), head=not self._begun, wide=self._form == "wide"))
+            row, wide = _row_of(type(result)), self._form == "wide"
+            self._job.write(_table(row, rows_of(result), head=not self._begun, wide=wide))
         self._begun = True
 
 
@@ -104,7 +106,7 @@ def _row_of(kind: Any) -> inspect.StructType:
     """The type of the rows of a result: of a table's items, or of the object itself."""
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
-    if (get_origin(kind) or kind) is Table:
+    if issubclass(info.cls, Table):
         items = next(field.type for field in info.fields if field.name == "items")
         assert isinstance(items, inspect.ListType) and isinstance(items.item_type, inspect.StructType)
         return items.item_type

@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from eruca.admin.client import Admin
-from eruca.admin.command import BROKER, CLUSTER, Job, command, either
+from eruca.admin.command import BROKER, CLUSTER, Job, Shown, command, either
 from eruca.admin.errors import AdminError
 from eruca.admin.posix import Option
+from eruca.admin.results import brokers as found
 from eruca.admin.text import seconds_text
 from eruca.protocol import api, properties
 from eruca.protocol.api import Endpoint
-from eruca.protocol.bodies import ConsumeStatsList, ProducerTableInfo
+from eruca.protocol.bodies import BrokerData
 from eruca.protocol.header import Empty
-from eruca.protocol.headers import topics
 
 
-@command("brokerStatus", "show the runtime info of brokers", *either(BROKER, CLUSTER))
-async def broker_status(job: Job) -> None:
+@command("brokerStatus", "show the runtime info of brokers", *either(BROKER, CLUSTER), results=(found.Servers,))
+async def broker_status(job: Job) -> Shown:
     """28 at one broker, or at all masters and slaves of a cluster."""
     address = job.maybe("b")
-    if address is not None:
-        for key, value in sorted((await job.admin.runtime(address)).items()):
-            job.row("%-32s: %s", key, value)
-        return
-    for each in await job.admin.addresses(job.text("c")):
-        try:
-            table = await job.admin.runtime(each)
-        except AdminError as error:
-            job.report(f"mqadmin brokerStatus: {error}")
-            continue
-        for key, value in sorted(table.items()):
-            job.row("%-24s %-32s: %s", each, key, value)
+    addresses = [address] if address is not None else await job.admin.addresses(job.text("c"))
+    result = await found.runtime_info(job.admin, addresses)
+
+    def apache() -> None:
+        for each in result.items:
+            for key, value in sorted(each.entries.items()):
+                if address is None:
+                    job.row("%-24s %-32s: %s", each.address, key, value)
+                else:
+                    job.row("%-32s: %s", key, value)
+
+    return Shown(result, apache)
 
 
 @command(
@@ -55,33 +56,41 @@ async def update_broker_config(job: Job) -> None:
             job.note(each, answer.remark)
 
 
-@command("getBrokerConfig", "show the settings of brokers", *either(BROKER, CLUSTER))
-async def get_broker_config(job: Job) -> None:
+@command("getBrokerConfig", "show the settings of brokers", *either(BROKER, CLUSTER), results=(found.Servers,))
+async def get_broker_config(job: Job) -> Shown:
     """26 at one broker, or at all masters and slaves of a cluster."""
     address = job.maybe("b")
     if address is not None:
-        await _print_config(job, f"============{address}============", address)
-        return
-    for broker in await job.admin.brokers_in(job.text("c")):
+        titles = {address: f"============{address}============"}
+    else:
+        titles = _titles(await job.admin.brokers_in(job.text("c")))
+    result = await found.broker_settings(job.admin, list(titles))
+
+    def apache() -> None:
+        for each in result.items:
+            job.line(titles[each.address])
+            print_settings(job, each)
+            job.line()
+
+    return Shown(result, apache)
+
+
+def _titles(brokers: Sequence[BrokerData]) -> dict[str, str]:
+    """What stands above the settings of each broker, by address."""
+    titles = {}
+    for broker in brokers:
         master = broker.master()
         if master is not None:
-            await _print_config(job, f"============Master: {master}============", master)
+            titles[master] = f"============Master: {master}============"
         for broker_id, slave in sorted(broker.broker_addrs.items()):
             if broker_id != 0:
-                title = f"============My Master: {master or 'null'}=====Slave: {slave}============"
-                await _print_config(job, title, slave)
+                titles[slave] = f"============My Master: {master or 'null'}=====Slave: {slave}============"
+    return titles
 
 
-async def _print_config(job: Job, title: str, address: str) -> None:
-    answer = await job.admin.call(address, api.GET_BROKER_CONFIG)
-    job.line(title)
-    print_properties(job, answer.body)
-    job.line()
-
-
-def print_properties(job: Job, body: bytes) -> None:
-    """Print the settings in a body, one on each line."""
-    for key, value in properties.parse(properties.decode(body)).items():
+def print_settings(job: Job, server: found.Entries) -> None:
+    """Print the settings of a server, one on each line."""
+    for key, value in server.entries.items():
         job.row("%-50s=  %s", key, value)
 
 
@@ -127,53 +136,69 @@ async def delete_expired_commit_log(job: Job) -> None:
 
 # ------------------------------------------------------------------ lag and producers
 
+_TITLES = ("#Topic", "#Group", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", "#Diff", "#LastTime")
 _STATS = "%-64.64s  %-64s  %-32.32s  %-4s  %-20s  %-20s  %-20s  %s"
 
 
 @command(
     "brokerConsumeStats",
     "show the lag of all groups at a broker",
-    Option("b", "brokerAddr", "the broker, as host:port", required=True),
-    Option("t", "timeoutMillis", "timeout in ms; default 50000"),
-    Option("l", "level", "only queues with at least this lag; default 0"),
-    Option("o", "order", "true: only ordered topics; default false"),
+    Option("b", "brokerAddr", "the broker, as host:port", required=True, kind="address"),
+    Option("t", "timeoutMillis", "timeout in ms; default 50000", kind="number"),
+    Option("l", "level", "only queues with at least this lag; default 0", kind="number"),
+    Option("o", "order", "true: only ordered topics; default false", kind="boolean"),
+    results=(found.LagOfBroker,),
 )
-async def broker_consume_stats(job: Job) -> None:
+async def broker_consume_stats(job: Job) -> Shown:
     """317."""
-    answer = await job.admin.call(
+    result = await found.consume_stats(
+        job.admin,
         job.text("b"),
-        api.GET_BROKER_CONSUME_STATS,
-        topics.BrokerConsumeStatsOf(is_order=job.truth("o", False)),
+        ordered=job.truth("o", False),
+        least=job.number("l"),
         timeout=job.number("t", 50_000) / 1000,
     )
-    stats = ConsumeStatsList.decode(answer.body)
-    titles = ("#Topic", "#Group", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", "#Diff", "#LastTime")
-    job.row(_STATS, *titles)
-    level = job.number("l")
-    rows = [
-        (group, queue, offset)
-        for groups in stats.consume_stats_list
-        for group, tables in groups.items()
-        for table in tables
-        for queue, offset in sorted(table.offset_table.items())
-        if offset.lag() >= level and offset.last_timestamp > 0
-    ]
-    for group, queue, offset in rows:
-        numbers = (queue.queue_id, offset.broker_offset, offset.consumer_offset, offset.lag())
-        job.row(_STATS, queue.topic, group, queue.broker_name, *numbers, seconds_text(offset.last_timestamp))
-    job.line()
-    job.line(f"Diff Total: {stats.total_diff}")
+
+    def apache() -> None:
+        titles = (
+            "#Topic",
+            "#Group",
+            "#Broker Name",
+            "#QID",
+            "#Broker Offset",
+            "#Consumer Offset",
+            "#Diff",
+            "#LastTime",
+        )
+        job.row(_STATS, *titles)
+        for each in result.items:
+            numbers = (each.queue_id, each.broker_offset, each.consumer_offset, each.lag)
+            last = seconds_text(each.last_consumed.ms if each.last_consumed else 0)
+            job.row(_STATS, each.topic, each.group, each.broker, *numbers, last)
+        job.line()
+        job.line(f"Diff Total: {result.total}")
+
+    return Shown(result, apache)
 
 
-@command("producer", "list the producers of a broker", Option("b", "broker", "the broker, as host:port", required=True))
-async def producers(job: Job) -> None:
+@command(
+    "producer",
+    "list the producers of a broker",
+    Option("b", "broker", "the broker, as host:port", required=True, kind="address"),
+    results=(found.Producers,),
+)
+async def producers(job: Job) -> Shown:
     """328."""
-    answer = await job.admin.call(job.text("b"), api.GET_ALL_PRODUCER_INFO)
-    for group, members in ProducerTableInfo.decode(answer.body).data.items():
-        if not members:
-            job.line(f"producer group ({group}) instances are empty")
-        for each in members:
+    result = await found.producers(job.admin, job.text("b"))
+
+    def apache() -> None:
+        for each in result.items:
+            if each.last_heartbeat is None:
+                job.line(f"producer group ({each.group}) instances are empty")
+                continue
             job.line(
-                f"producer group ({group}) instance : clientId={each.client_id},remoteIP={each.remote_ip}, "
-                f"language={each.language}, version={each.version}, lastUpdateTimestamp={each.last_update_timestamp}"
+                f"producer group ({each.group}) instance : clientId={each.client_id},remoteIP={each.address}, "
+                f"language={each.language}, version={each.version}, lastUpdateTimestamp={each.last_heartbeat.ms}"
             )
+
+    return Shown(result, apache)

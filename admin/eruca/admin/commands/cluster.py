@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
+from functools import partial
 
-from eruca.admin.command import Job, command
-from eruca.admin.errors import AdminError, BadValue
+from eruca.admin.command import Job, Shown, command
+from eruca.admin.errors import BadValue
 from eruca.admin.posix import Option
-from eruca.protocol.bodies import ClusterInfo
+from eruca.admin.results import brokers as found
 
 _BASE = "%-16s  %-22s  %-4s  %-22s %-16s %19s %19s %10s %5s %6s"
 _MORE = "%-16s  %-32s %14s %14s %14s %14s"
@@ -19,31 +19,34 @@ _MORE = "%-16s  %-32s %14s %14s %14s %14s"
     "clusterList",
     "list clusters and brokers",
     Option("m", "moreStats", "messages of yesterday and today", takes_value=False),
-    Option("i", "interval", "repeat every N seconds, until interrupted"),
+    Option("i", "interval", "repeat every N seconds, until interrupted", kind="number"),
+    results=(found.Brokers,),
 )
-async def cluster_list(job: Job) -> None:
+async def cluster_list(job: Job) -> AsyncIterator[Shown]:
     """106, and 28 at each broker."""
     interval = job.number("i", 1)
     if interval < 1:
         raise BadValue(f"option -i takes seconds, 1 or more, not {interval}")
+    show = _print_totals if job.has("m") else _print_load
     while True:
-        await _list_once(job)
+        result = await found.brokers(job.admin)
+        yield Shown(result, partial(show, job, result))
         if not job.has("i"):
             return
         job.finish()
         await asyncio.sleep(interval)
 
 
-async def _list_once(job: Job) -> None:
-    rows = list(_brokers(await job.admin.clusters()))
-    tables = await asyncio.gather(*(_figures(job, address) for *_, address in rows))
-    if job.has("m"):
-        job.row(
-            _MORE, "#Cluster Name", "#Broker Name", "#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday"
-        )
-        for (cluster, broker, _, _), table in zip(rows, tables, strict=True):
-            job.row(_MORE, cluster, broker, *_totals(table))
-        return
+def _print_totals(job: Job, result: found.Brokers) -> None:
+    titles = ("#Cluster Name", "#Broker Name", "#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday")
+    job.row(_MORE, *titles)
+    for each in result.items:
+        yesterday = _or_unknown(each.received_yesterday), _or_unknown(each.delivered_yesterday)
+        today = _or_unknown(each.received_today), _or_unknown(each.delivered_today)
+        job.row(_MORE, each.cluster, each.broker, *yesterday, *today)
+
+
+def _print_load(job: Job, result: found.Brokers) -> None:
     job.row(
         _BASE,
         "#Cluster Name",
@@ -57,55 +60,24 @@ async def _list_once(job: Job) -> None:
         "#Hour",
         "#SPACE",
     )
-    now = time.time_ns() // 1_000_000
-    for (cluster, broker, broker_id, address), table in zip(rows, tables, strict=True):
-        job.row(_BASE, cluster, broker, broker_id, address, *_base(table, now))
+    for each in result.items:
+        place = each.cluster, each.broker, each.broker_id, each.address
+        if each.sends is None or each.pulls is None or each.disk_used is None:
+            job.row(_BASE, *place, *"??????")
+            continue
+        age = result.at.ms - each.oldest_message.ms if each.oldest_message else 0
+        load = _load(each.sends), _load(each.pulls), _or_nothing(each.page_cache_lock_ms)
+        job.row(_BASE, *place, each.version, *load, f"{age / 3_600_000:2.2f}", f"{each.disk_used:.4f}")
 
 
-def _brokers(info: ClusterInfo) -> Iterator[tuple[str, str, int, str]]:
-    for cluster, names in info.cluster_addr_table.items():
-        for name in sorted(names):
-            broker = info.broker_addr_table.get(name)
-            for broker_id, address in sorted(broker.broker_addrs.items()) if broker is not None else ():
-                yield cluster, name, broker_id, address
-
-
-async def _figures(job: Job, address: str) -> dict[str, str]:
-    try:
-        return await job.admin.runtime(address)
-    except AdminError as error:
-        job.report(f"mqadmin clusterList: {error}")
-        return {}
-
-
-def _base(table: dict[str, str], now: int) -> tuple[str, ...]:
-    earliest = table.get("earliestMessageTimeStamp", "")
-    hours = (now - int(earliest)) / 3_600_000 if earliest else 0.0
-    return (
-        table.get("brokerVersionDesc", ""),
-        _load(table, "putTps", "send"),
-        _load(table, "getTransferedTps", "pull"),
-        table.get("pageCacheLockTimeMills", ""),
-        f"{hours:2.2f}",
-        f"{float(table.get('commitLogDiskRatio') or 0):.4f}",
-    )
-
-
-def _load(table: dict[str, str], rates: str, pool: str) -> str:
+def _load(pool: found.Pool) -> str:
     """``     0.00(0,0ms)``: the rate of the last seconds, queue size and wait time."""
-    first = table.get(rates, "").split(" ")[0]
-    waiting = table.get(f"{pool}ThreadPoolQueueSize", "")
-    wait = table.get(f"{pool}ThreadPoolQueueHeadWaitTimeMills", "")
-    return f"{float(first or 0):9.2f}({waiting},{wait}ms)"
+    return f"{pool.per_second:9.2f}({_or_nothing(pool.waiting)},{_or_nothing(pool.longest_wait_ms)}ms)"
 
 
-def _totals(table: dict[str, str]) -> tuple[int, int, int, int]:
-    def difference(way: str, later: str, earlier: str) -> int:
-        return int(table.get(f"msg{way}Total{later}", 0)) - int(table.get(f"msg{way}Total{earlier}", 0))
+def _or_nothing(figure: int | None) -> str:
+    return "" if figure is None else str(figure)
 
-    return (
-        difference("Put", "TodayMorning", "YesterdayMorning"),
-        difference("Get", "TodayMorning", "YesterdayMorning"),
-        difference("Put", "TodayNow", "TodayMorning"),
-        difference("Get", "TodayNow", "TodayMorning"),
-    )
+
+def _or_unknown(figure: int | None) -> str:
+    return "?" if figure is None else str(figure)

@@ -8,28 +8,26 @@ from pathlib import Path
 
 import msgspec
 
-from eruca.admin.client import Admin, some_address
-from eruca.admin.command import BROKER, CHANGE, MASTERS, Job, agree_to_changes, command, either
+from eruca.admin.command import BROKER, CHANGE, MASTERS, Job, Shown, agree_to_changes, command, either
 from eruca.admin.commands.topic import drop_topic
 from eruca.admin.errors import AdminError
 from eruca.admin.lookups import ask_each, members_of, running_info
 from eruca.admin.posix import Option
+from eruca.admin.results import groups as found
 from eruca.admin.text import columns, digits_text, shown
 from eruca.protocol import api
 from eruca.protocol.bodies import (
     ConsumerRunningInfo,
     ProcessQueueInfo,
-    ProducerConnection,
     SubscriptionGroupConfig,
-    SubscriptionGroupWrapper,
 )
 from eruca.protocol.codes import version_name
 from eruca.protocol.errors import ProtocolError
-from eruca.protocol.headers import clients, topics
+from eruca.protocol.headers import topics
 from eruca.protocol.names import dead_letter_topic, retry_topic
 
-GROUP = Option("g", "groupName", "name of the consumer group", required=True)
-CONSUMER_GROUP = Option("g", "consumerGroup", "name of the consumer group", required=True)
+GROUP = Option("g", "groupName", "name of the consumer group", required=True, kind="group")
+CONSUMER_GROUP = Option("g", "consumerGroup", "name of the consumer group", required=True, kind="group")
 
 # ------------------------------------------------------------------ settings of groups
 
@@ -57,7 +55,7 @@ async def update_group(job: Job) -> None:
     config = _group_config(job, new)
     address = job.maybe("b")
     masters = [address] if address is not None else await job.admin.masters(job.text("c"))
-    olds = (await ask_each({each: _group_at(job.admin, each, new.group_name) for each in masters})).strict()
+    olds = (await ask_each({each: found.group_at(job.admin, each, new.group_name) for each in masters})).strict()
     configs = {each: _group_config(job, old) if old and job.has("keep") else config for each, old in olds.items()}
     agree_to_changes(job, {each: (old, configs[each]) for each, old in olds.items() if old is not None})
     for each in masters:
@@ -105,41 +103,19 @@ async def delete_group(job: Job) -> None:
     await drop_topic(job, cluster, dead_letter_topic(group))
 
 
-_CONFIG_FIELDS = {
-    "groupName": "group_name",
-    "consumeEnable": "consume_enable",
-    "consumeFromMinEnable": "consume_from_min_enable",
-    "consumeBroadcastEnable": "consume_broadcast_enable",
-    "retryQueueNums": "retry_queue_nums",
-    "retryMaxTimes": "retry_max_times",
-    "brokerId": "broker_id",
-    "whichBrokerWhenConsumeSlowly": "which_broker_when_consume_slowly",
-    "notifyConsumerIdsChangedEnable": "notify_consumer_ids_changed_enable",
-}
-
-
-@command("getConsumerConfig", "show the settings of a consumer group", GROUP)
-async def get_consumer_config(job: Job) -> None:
+@command("getConsumerConfig", "show the settings of a consumer group", GROUP, results=(found.SettingsOfGroup,))
+async def get_consumer_config(job: Job) -> Shown:
     """201 at every broker."""
-    info = await job.admin.clusters()
-    found = False
-    for cluster, names in info.cluster_addr_table.items():
-        for name in sorted(names):
-            address = some_address(info.broker_addr_table[name]) if name in info.broker_addr_table else None
-            config = await _group_at(job.admin, address, job.text("g")) if address is not None else None
-            if config is None:
-                continue
-            found = True
-            job.line(f"============================={cluster}:{name}=============================")
-            for title, field in _CONFIG_FIELDS.items():
-                job.row("%-40s=  %s", title, shown(getattr(config, field)))
-    if not found:
-        raise AdminError(f"no broker has settings of the consumer group {job.text('g')}")
+    result = await found.group_settings(job.admin, job.text("g"))
 
+    def apache() -> None:
+        for each in result.items:
+            job.line(f"============================={each.cluster}:{each.broker}=============================")
+            for title, value in msgspec.to_builtins(each).items():
+                if title not in ("cluster", "broker"):
+                    job.row("%-40s=  %s", title, shown(value))
 
-async def _group_at(admin: Admin, address: str, group: str) -> SubscriptionGroupConfig | None:
-    answer = await admin.call(address, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-    return SubscriptionGroupWrapper.decode(answer.body).subscription_group_table.get(group)
+    return Shown(result, apache)
 
 
 # ------------------------------------------------------------------ members
@@ -149,40 +125,47 @@ async def _group_at(admin: Admin, address: str, group: str) -> SubscriptionGroup
     "consumerConnection",
     "list the members of a consumer group",
     CONSUMER_GROUP,
-    Option("b", "brokerAddr", "the broker to ask, as host:port"),
+    Option("b", "brokerAddr", "the broker to ask, as host:port", kind="address"),
+    results=(found.Members,),
 )
-async def consumer_connection(job: Job) -> None:
+async def consumer_connection(job: Job) -> Shown:
     """203."""
-    found = await members_of(job.admin, job.text("g"), job.maybe("b"))
-    job.row("%-36s %-22s %-10s %s", "#ClientId", "#ClientAddr", "#Language", "#Version")
-    for each in found.connection_set:
-        row = (each.client_id, each.client_addr, shown(each.language), version_name(each.version))
-        job.row("%-36s %-22s %-10s %s", *row)
-    job.line()
-    job.line("Below is subscription:")
-    job.row("%-20s %s", "#Topic", "#SubExpression")
-    for subscription in found.subscription_table.values():
-        job.row("%-20s %s", subscription.topic, shown(subscription.sub_string))
-    job.line()
-    job.line(f"ConsumeType: {shown(found.consume_type)}")
-    job.line(f"MessageModel: {shown(found.message_model)}")
-    job.line(f"ConsumeFromWhere: {shown(found.consume_from_where)}")
+    result = await found.members(job.admin, job.text("g"), job.maybe("b"))
+
+    def apache() -> None:
+        job.row("%-36s %-22s %-10s %s", "#ClientId", "#ClientAddr", "#Language", "#Version")
+        for each in result.items:
+            job.row("%-36s %-22s %-10s %s", each.client_id, each.address, shown(each.language), each.version)
+        job.line()
+        job.line("Below is subscription:")
+        job.row("%-20s %s", "#Topic", "#SubExpression")
+        for subscription in result.subscriptions:
+            job.row("%-20s %s", subscription.topic, shown(subscription.expression))
+        job.line()
+        job.line(f"ConsumeType: {shown(result.consume_type)}")
+        job.line(f"MessageModel: {shown(result.message_model)}")
+        job.line(f"ConsumeFromWhere: {shown(result.consume_from_where)}")
+
+    return Shown(result, apache)
 
 
 @command(
     "producerConnection",
     "list the members of a producer group",
     Option("g", "producerGroup", "name of the producer group", required=True),
-    Option("t", "topic", "a topic that it sends to", required=True),
+    Option("t", "topic", "a topic that it sends to", required=True, kind="topic"),
+    results=(found.ProducerMembers,),
 )
-async def producer_connection(job: Job) -> None:
+async def producer_connection(job: Job) -> Shown:
     """204 at a broker of the topic."""
-    _, address = (await job.admin.brokers_of(job.text("t")))[0]
-    request = clients.OfProducerGroup(producer_group=job.text("g"))
-    answer = await job.admin.call(address, api.GET_PRODUCER_CONNECTION_LIST, request)
-    for number, each in enumerate(ProducerConnection.decode(answer.body).connection_set, 1):
-        row = (number, each.client_id, each.client_addr, shown(each.language), version_name(each.version))
-        job.row("%04d  %-32s %-22s %-8s %s", *row)
+    result = await found.producer_members(job.admin, job.text("g"), job.text("t"))
+
+    def apache() -> None:
+        for number, each in enumerate(result.items, 1):
+            row = (number, each.client_id, each.address, shown(each.language), each.version)
+            job.row("%04d  %-32s %-22s %-8s %s", *row)
+
+    return Shown(result, apache)
 
 
 @command(
@@ -202,20 +185,20 @@ async def consumer_status(job: Job) -> None:
         return
     job.row("%-10s %-40s %-20s %s", "#Index", "#ClientId", "#Version", "#ConsumerRunningInfoFile")
     now = time.time_ns() // 1_000_000
-    found: dict[str, ConsumerRunningInfo] = {}
+    states: dict[str, ConsumerRunningInfo] = {}
     for member in sorted(members.connection_set, key=lambda each: each.client_id):
         try:
             info = await running_info(job.admin, group, member.client_id, jstack)
         except (AdminError, ProtocolError) as error:
             job.report(f"mqadmin consumerStatus: {member.client_id}: {error}")
             continue
-        found[member.client_id] = info
+        states[member.client_id] = info
         path = Path(str(now)) / member.client_id.replace("/", "_")
         path.parent.mkdir(exist_ok=True)
         path.write_text(running_text(info))
-        job.row("%-10d %-40s %-20s %s", len(found), member.client_id, version_name(member.version), path)
-    if found:
-        job.write(_verdict(found, now))
+        job.row("%-10d %-40s %-20s %s", len(states), member.client_id, version_name(member.version), path)
+    if states:
+        job.write(_verdict(states, now))
 
 
 def _verdict(found: dict[str, ConsumerRunningInfo], now: int) -> str:

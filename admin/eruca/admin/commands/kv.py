@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from eruca.admin.command import Job, command
-from eruca.admin.commands.broker import print_properties
+from eruca.admin.command import Job, Shown, command
+from eruca.admin.commands.broker import print_settings
 from eruca.admin.errors import AdminError, PeerRefused, Status
 from eruca.admin.lookups import ask_each
 from eruca.admin.posix import Option
+from eruca.admin.results.brokers import Servers, nameserver_settings
 from eruca.protocol import api, properties
 from eruca.protocol.headers import routes
 
@@ -43,13 +44,17 @@ async def _is_there(job: Job, key: routes.KVConfigKey) -> bool:
     return bool(asked.answers) or len(refused) < len(job.admin.nameservers)
 
 
-@command("getNamesrvConfig", "show the settings of the nameservers")
-async def get_namesrv_config(job: Job) -> None:
+@command("getNamesrvConfig", "show the settings of the nameservers", results=(Servers,))
+async def get_namesrv_config(job: Job) -> Shown:
     """319 at every nameserver."""
-    for address in job.admin.nameservers:
-        answer = await job.admin.call(address, api.GET_NAMESRV_CONFIG)
-        job.line(f"============{address}============")
-        print_properties(job, answer.body)
+    result = await nameserver_settings(job.admin)
+
+    def apache() -> None:
+        for each in result.items:
+            job.line(f"============{each.address}============")
+            print_settings(job, each)
+
+    return Shown(result, apache)
 
 
 @command("updateNamesrvConfig", "change a setting of the nameservers at run time", KEY, VALUE)

@@ -12,7 +12,6 @@ from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused, Usag
 from eruca.admin.lookups import ask_each, readable_queues
 from eruca.admin.posix import Option
 from eruca.admin.results import topics as found
-from eruca.admin.results.answer import Table
 from eruca.admin.text import millis_text
 from eruca.protocol import api, fastjson
 from eruca.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
@@ -201,7 +200,7 @@ _ROUTE = "%-45s %-32s %-50s %-10s %-11s %-5s"
     "show the route of a topic",
     TOPIC,
     Option("l", "list", "as a table, not as JSON", takes_value=False),
-    result=found.TopicRoute,
+    results=(found.TopicRoute,),
 )
 async def topic_route(job: Job) -> Shown:
     """105."""
@@ -219,16 +218,16 @@ async def topic_route(job: Job) -> Shown:
 
 def _print_route(job: Job, route: found.TopicRoute) -> None:
     job.row(_ROUTE, "#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm")
-    for each in route.brokers:
+    for each in route.items:
         addresses = "{" + ", ".join(f"{i}={address}" for i, address in each.addresses.items()) + "}"
         job.row(_ROUTE, each.cluster, each.broker, addresses, each.read_queues, each.write_queues, each.perm)
     job.line("-" * 158)
-    read = sum(each.read_queues for each in route.brokers)
-    write = sum(each.write_queues for each in route.brokers)
+    read = sum(each.read_queues for each in route.items)
+    write = sum(each.write_queues for each in route.items)
     job.row(_ROUTE, "Total:", route.brokers_with_queues, "", read, write, "")
 
 
-@command("topicStatus", "show the offsets of a topic's queues", TOPIC, result=Table[found.QueueStatus])
+@command("topicStatus", "show the offsets of a topic's queues", TOPIC, results=(found.TopicStatus,))
 async def topic_status(job: Job) -> Shown:
     """202 at each broker of the topic."""
     result = await found.topic_status(job.admin, job.text("t"))
@@ -249,7 +248,7 @@ async def topic_status(job: Job) -> Shown:
     "topicClusterList",
     "show the clusters that have a topic",
     TOPIC,
-    result=Table[found.ClusterOfTopic],
+    results=(found.ClustersOfTopic,),
 )
 async def topic_cluster_list(job: Job) -> Shown:
     """106 and 105."""
@@ -266,7 +265,7 @@ async def topic_cluster_list(job: Job) -> Shown:
     "topicList",
     "list all topics",
     Option("c", "clusterModel", "with their clusters and consumer groups", takes_value=False),
-    result=Table[found.TopicUse],
+    results=(found.Topics,),
 )
 async def topic_list(job: Job) -> Shown:
     """206; with -c also 106, and 105 and 300 for each topic."""

@@ -73,6 +73,6 @@ class Answer(Result, frozen=True, kw_only=True, rename="camel"):
 
 
 class Table(Answer, Generic[R], frozen=True, kw_only=True, rename="camel"):
-    """The whole result of a command that is a list of objects of one kind."""
+    """The whole result of a command that is a list of objects of one kind, perhaps with what holds for all of them."""
 
     items: list[R]

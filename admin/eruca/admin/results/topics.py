@@ -7,7 +7,7 @@ from typing import Annotated
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError
 from eruca.admin.lookups import ask_each, groups_of, topic_stats
-from eruca.admin.results.answer import WIDE, Answer, Moment, Result, Table, errors_of
+from eruca.admin.results.answer import WIDE, Moment, Result, Table, errors_of
 from eruca.protocol.bodies import ClusterInfo, TopicRouteData
 from eruca.protocol.names import is_dead_letter_topic, is_retry_topic
 
@@ -24,7 +24,11 @@ class QueueStatus(Result, frozen=True, kw_only=True, rename="camel"):
     """When its last message was stored; None where it has none."""
 
 
-async def topic_status(admin: Admin, topic: str) -> Table[QueueStatus]:
+class TopicStatus(Table[QueueStatus], frozen=True, kw_only=True, rename="camel"):
+    """The queues of a topic."""
+
+
+async def topic_status(admin: Admin, topic: str) -> TopicStatus:
     """The queues of a topic, by 202 at each of its brokers. Raises AdminError if no broker has one."""
     asked = await topic_stats(admin, topic)
     found = {queue: offset for stats in asked.answers.values() for queue, offset in stats.items()}
@@ -41,7 +45,7 @@ async def topic_status(admin: Admin, topic: str) -> Table[QueueStatus]:
         )
         for queue, offset in sorted(found.items())
     ]
-    return Table(items=queues, errors=errors_of(asked.errors, "its queues are missing"))
+    return TopicStatus(items=queues, errors=errors_of(asked.errors, "its queues are missing"))
 
 
 class RouteOfBroker(Result, frozen=True, kw_only=True, rename="camel"):
@@ -58,12 +62,11 @@ class RouteOfBroker(Result, frozen=True, kw_only=True, rename="camel"):
     topic_sys_flag: Annotated[int, WIDE]
 
 
-class TopicRoute(Answer, frozen=True, kw_only=True, rename="camel"):
-    """The route of a topic."""
+class TopicRoute(Table[RouteOfBroker], frozen=True, kw_only=True, rename="camel"):
+    """The route of a topic: the brokers that have it."""
 
     topic: str
     order_configuration: str | None
-    brokers: list[RouteOfBroker]
     brokers_with_queues: int
 
 
@@ -85,7 +88,7 @@ def topic_route(topic: str, route: TopicRouteData) -> TopicRoute:
             )
         )
     return TopicRoute(
-        topic=topic, order_configuration=route.order_topic_conf, brokers=brokers, brokers_with_queues=len(queues)
+        topic=topic, order_configuration=route.order_topic_conf, items=brokers, brokers_with_queues=len(queues)
     )
 
 
@@ -99,19 +102,23 @@ class TopicUse(Result, frozen=True, kw_only=True, rename="camel"):
     """None where they were not asked for, or are not known."""
 
 
-async def topics_by_name(admin: Admin) -> Table[TopicUse]:
+class Topics(Table[TopicUse], frozen=True, kw_only=True, rename="camel"):
+    """Topics of a cluster."""
+
+
+async def topics_by_name(admin: Admin) -> Topics:
     """The names of all topics (206)."""
-    return Table(items=[TopicUse(topic=name, cluster=None, groups=None) for name in await admin.all_topics()])
+    return Topics(items=[TopicUse(topic=name, cluster=None, groups=None) for name in await admin.all_topics()])
 
 
-async def topics_in_use(admin: Admin) -> Table[TopicUse]:
+async def topics_in_use(admin: Admin) -> Topics:
     """All topics but those of retries and dead letters, with cluster and groups (206, 106; 105 and 300 for each)."""
     names = [each for each in await admin.all_topics() if not (is_retry_topic(each) or is_dead_letter_topic(each))]
     info = await admin.clusters()
     asked = await ask_each({name: _use_of(admin, name, info) for name in names})
     items = [asked.answers.get(name, TopicUse(topic=name, cluster=None, groups=None)) for name in names]
     errors = {f"topic {name}": error for name, error in asked.errors.items()}
-    return Table(items=items, errors=errors_of(errors, "its cluster and groups are missing"))
+    return Topics(items=items, errors=errors_of(errors, "its cluster and groups are missing"))
 
 
 async def _use_of(admin: Admin, topic: str, info: ClusterInfo) -> TopicUse:
@@ -127,11 +134,15 @@ class ClusterOfTopic(Result, frozen=True, kw_only=True, rename="camel"):
     cluster: str
 
 
-async def clusters_of_topic(admin: Admin, topic: str) -> Table[ClusterOfTopic]:
+class ClustersOfTopic(Table[ClusterOfTopic], frozen=True, kw_only=True, rename="camel"):
+    """The clusters that have a topic."""
+
+
+async def clusters_of_topic(admin: Admin, topic: str) -> ClustersOfTopic:
     """The clusters that have a topic (106 and 105)."""
     info = await admin.clusters()
     clusters = _clusters_of(await admin.route(topic), info)
-    return Table(items=[ClusterOfTopic(topic=topic, cluster=cluster) for cluster in clusters])
+    return ClustersOfTopic(items=[ClusterOfTopic(topic=topic, cluster=cluster) for cluster in clusters])
 
 
 def _clusters_of(route: TopicRouteData, info: ClusterInfo) -> list[str]:

@@ -1,0 +1,270 @@
+"""Progress of consumer groups, and traffic of topics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from eruca.admin.client import Admin
+from eruca.admin.errors import AdminError, NotFound, PeerRefused
+from eruca.admin.lookups import ask_each, groups_of, members_of, progress, running_info
+from eruca.admin.results.answer import WIDE, Moment, Result, Table, errors_of
+from eruca.protocol import api
+from eruca.protocol.bodies import BrokerStatsData
+from eruca.protocol.codes import version_name
+from eruca.protocol.headers import topics
+from eruca.protocol.names import RETRY_PREFIX, is_dead_letter_topic, is_retry_topic
+from eruca.protocol.queues import MessageQueue
+
+
+class Lag(Result, frozen=True, kw_only=True, rename="camel"):
+    """Messages that a group has not consumed."""
+
+    known: int
+    """At the brokers that answered."""
+    complete: bool
+    """Whether all of them answered."""
+
+    def __str__(self) -> str:
+        return str(self.known) if self.complete else f">= {self.known} ?"
+
+
+class QueueProgress(Result, frozen=True, kw_only=True, rename="camel"):
+    """How far a group is in one queue."""
+
+    topic: str
+    broker: str
+    queue_id: int
+    broker_offset: int
+    """The offset that the next message gets."""
+    consumer_offset: int
+    """The offset of the next message that the group consumes."""
+    lag: int
+    last_consumed: Moment | None
+    """When the last message that it consumed was stored."""
+    member: Annotated[str | None, WIDE] = None
+    """The address of the member that has the queue; None where it was not asked for, or is not known."""
+
+
+class GroupProgress(Table[QueueProgress], frozen=True, kw_only=True, rename="camel"):
+    """How far a group is."""
+
+    group: str
+    consume_tps: float
+    """Messages per second, at the brokers that answered."""
+    lag: Lag
+
+
+async def group_progress(admin: Admin, group: str, *, members: bool = False) -> GroupProgress:
+    """How far a group is, by 208 at each broker; with ``members``, by 203 and 307, who has each queue.
+
+    Raises AdminError if no broker answered, or if the group has no offset anywhere.
+    """
+    found = await progress(admin, group)
+    owners, silent = await _owners(admin, group) if members else ({}, {})
+    queues = [
+        QueueProgress(
+            topic=queue.topic,
+            broker=queue.broker_name,
+            queue_id=queue.queue_id,
+            broker_offset=offset.broker_offset,
+            consumer_offset=offset.consumer_offset,
+            lag=offset.lag(),
+            last_consumed=Moment.known(offset.last_timestamp),
+            member=owners.get(queue),
+        )
+        for queue, offset in sorted(found.stats.offset_table.items())
+    ]
+    errors = errors_of(found.errors, "its queues are missing")
+    errors += errors_of(silent, "its queues are shown without their member")
+    lag = Lag(known=found.stats.lag(), complete=not found.errors)
+    return GroupProgress(group=group, items=queues, consume_tps=found.stats.consume_tps, lag=lag, errors=errors)
+
+
+async def _owners(admin: Admin, group: str) -> tuple[dict[MessageQueue, str], dict[str, AdminError]]:
+    """The address of the member that owns each queue, and the members that do not answer."""
+    try:
+        members = await members_of(admin, group)
+    except PeerRefused:
+        return {}, {}  # no member is online
+    ids = [member.client_id for member in members.connection_set]
+    asked = await ask_each({each: running_info(admin, group, each, False) for each in ids})
+    owners = {queue: each.split("@")[0] for each, info in asked.answers.items() for queue in info.mq_table}
+    return owners, asked.errors
+
+
+class GroupSummary(Result, frozen=True, kw_only=True, rename="camel"):
+    """A group in short."""
+
+    group: str
+    members: int | None
+    """Of them online."""
+    version: str | None
+    """The oldest one of its members; None where none is online or they are not known."""
+    type: str | None
+    """PUSH or PULL."""
+    model: str | None
+    """CLUSTERING or BROADCASTING, of a PUSH group."""
+    consume_tps: float | None
+    lag: Lag | None
+
+
+class Groups(Table[GroupSummary], frozen=True, kw_only=True, rename="camel"):
+    """Groups of a cluster."""
+
+
+async def groups_in_short(admin: Admin) -> Groups:
+    """All groups that have a retry topic (206; 203 and 208 for each)."""
+    groups = [topic.removeprefix(RETRY_PREFIX) for topic in await admin.all_topics() if is_retry_topic(topic)]
+    rows, silent = [], dict[str, AdminError]()
+    for row, errors in await asyncio.gather(*(_summary(admin, group) for group in groups)):
+        rows.append(row)
+        silent |= errors
+    return Groups(items=rows, errors=errors_of(silent, "a lag with '?' lacks its queues"))
+
+
+async def _summary(admin: Admin, group: str) -> tuple[GroupSummary, dict[str, AdminError]]:
+    """A group, and the brokers that did not answer for it."""
+    errors: dict[str, AdminError] = {}
+    tps: float | None = 0.0
+    lag: Lag | None = Lag(known=0, complete=True)
+    members: int | None = 0
+    version = kind = model = None
+    try:
+        found = await progress(admin, group)
+        tps, errors = found.stats.consume_tps, dict(found.errors)
+        lag = Lag(known=found.stats.lag(), complete=not errors)
+    except NotFound:
+        pass  # it has consumed nothing
+    except AdminError as error:
+        tps = lag = None
+        errors[f"group {group}"] = error
+    try:
+        online = await members_of(admin, group)
+        members = len(online.connection_set)
+        version = version_name(min(each.version for each in online.connection_set))
+        kind = "PULL" if online.consume_type == "CONSUME_ACTIVELY" else "PUSH"
+        model = online.message_model if kind == "PUSH" else None
+    except PeerRefused:
+        pass  # no member is online
+    except AdminError as error:
+        members = None
+        errors[f"group {group}"] = error
+    row = GroupSummary(group=group, members=members, version=version, type=kind, model=model, consume_tps=tps, lag=lag)
+    return row, errors
+
+
+# ------------------------------------------------------------------ traffic
+
+
+class Count(Result, frozen=True, kw_only=True, rename="camel"):
+    """Messages at the brokers that answered."""
+
+    per_second: float
+    """Over the last minute."""
+    last_day: int
+    complete: bool
+    """Whether all brokers answered."""
+
+    def rate_text(self) -> str:
+        """Messages per second; ``>= N ?`` if brokers are missing."""
+        return f"{self.per_second:.2f}" if self.complete else f">= {self.per_second:.2f} ?"
+
+    def day_text(self) -> str:
+        """Messages of the last day; ``>= N ?`` if brokers are missing."""
+        return str(self.last_day) if self.complete else f">= {self.last_day} ?"
+
+
+class Traffic(Result, frozen=True, kw_only=True, rename="camel"):
+    """A topic, and one of its groups."""
+
+    topic: str
+    group: str | None
+    """None for a topic that no group consumes."""
+    lag: Lag | None
+    sent: Count
+    consumed: Count | None
+
+
+class TrafficOfTopics(Table[Traffic], frozen=True, kw_only=True, rename="camel"):
+    """Traffic and lag of topics, a row for each of their groups."""
+
+
+async def traffic(admin: Admin, topic: str = "", *, active: bool = False) -> TrafficOfTopics:
+    """Traffic and lag of all topics, or of one, and their groups (206; 105, 300, 315 and 208 for each topic).
+
+    With ``active``, only what had messages today. Raises NotFound for a topic that the nameserver does not know.
+    """
+    wanted = [
+        each
+        for each in await admin.all_topics()
+        if not (is_retry_topic(each) or is_dead_letter_topic(each)) and topic in ("", each)
+    ]
+    if topic and not wanted:
+        raise NotFound(f"the nameserver knows no topic {topic}")
+    asked = await ask_each({each: _traffic_of(admin, each, active) for each in wanted})
+    table = TrafficOfTopics(items=[], errors=[])
+    for each in wanted:
+        rows, errors = asked.answers.get(each, ([], {}))
+        table.items.extend(rows)
+        table.errors.extend(errors_of(errors, f"figures of topic {each} with '?' lack it"))
+        if each in asked.errors:
+            table.errors.extend(errors_of({f"topic {each}": asked.errors[each]}, "its figures are missing"))
+    return table
+
+
+async def _traffic_of(admin: Admin, topic: str, active: bool) -> tuple[list[Traffic], dict[str, AdminError]]:
+    """The rows of a topic, and the brokers that did not answer for them."""
+    route = await admin.route(topic)
+    masters = {broker.broker_name: address for broker in route.broker_datas if (address := broker.master())}
+    groups = await groups_of(admin, route, topic)
+    came = await _count(admin, masters, "TOPIC_PUT_NUMS", topic)
+    errors = dict(came.errors)
+    rows: list[Traffic] = []
+    if not groups and (came.count.last_day or errors or not active):
+        rows.append(Traffic(topic=topic, group=None, lag=None, sent=came.count, consumed=None))
+    for group in groups:
+        went = await _count(admin, masters, "GROUP_GET_NUMS", f"{topic}@{group}")
+        errors |= went.errors
+        if came.count.last_day or went.count.last_day or errors or not active:
+            lag, silent = await _lag(admin, group, topic)
+            errors |= silent
+            rows.append(Traffic(topic=topic, group=group, lag=lag, sent=came.count, consumed=went.count))
+    return rows, errors
+
+
+async def _lag(admin: Admin, group: str, topic: str) -> tuple[Lag | None, Mapping[str, AdminError]]:
+    try:
+        found = await progress(admin, group, topic)
+    except (NotFound, PeerRefused):
+        return Lag(known=0, complete=True), {}  # it has consumed nothing
+    except AdminError as error:
+        return None, {f"group {group}": error}
+    known = found.stats.lag()
+    return Lag(known=known if found.errors else max(0, known), complete=not found.errors), found.errors
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    count: Count
+    errors: dict[str, AdminError]
+
+
+async def _count(admin: Admin, masters: dict[str, str], name: str, key: str) -> _Counted:
+    asked = await ask_each({broker: _count_at(admin, at, name, key) for broker, at in masters.items()})
+    found = list(asked.answers.values())
+    count = Count(
+        per_second=sum(rate for rate, _ in found), last_day=sum(day for _, day in found), complete=not asked.errors
+    )
+    return _Counted(count, asked.errors)
+
+
+async def _count_at(admin: Admin, address: str, name: str, key: str) -> tuple[float, int]:
+    try:
+        request = topics.BrokerStatsOf(stats_name=name, stats_key=key)
+        stats = BrokerStatsData.decode((await admin.call(address, api.VIEW_BROKER_STATS_DATA, request)).body)
+    except PeerRefused:
+        return 0.0, 0  # nothing counted there yet
+    return stats.stats_minute.tps, stats.stats_day.sum or stats.stats_hour.sum or stats.stats_minute.sum
