@@ -59,7 +59,7 @@ STAMPS = {
         "eruca.client.telemetry._about",
     },
     "the age of what has only a stamp: files, filters of groups that left, half messages of an earlier run, messages": {
-        "eruca.admin.commands.cluster._list_once",
+        "eruca.admin.results.brokers.brokers",
         "eruca.broker.handlers.progress._span",
         "eruca.broker.metrics.lags.Lags._age",
         "eruca.broker.metrics.storage._add_rocketmqs.reserve",
