@@ -128,6 +128,33 @@ async def test_what_waits_for_a_queue_leaves_in_its_order(lone: tuple[Scripted, 
     assert broker.bodies[1:] == [b"%d" % number for number in range(200)]
 
 
+async def test_nothing_overtakes_what_waits_for_a_broker_that_is_back(lone: tuple[Scripted, Scripted]) -> None:
+    names, broker = lone
+    async with Producer("g", nameserver=names.address, send_timeout=30) as producer:
+        await producer.send(Message("T", b"first"))
+        await broker.stop()
+        sends = [producer.start_send(Message("T", b"%d" % number), queue=SECOND) for number in range(50)]
+        await asyncio.wait(sends, timeout=0.1)
+        await broker.start()
+        while not sends[0].done():
+            sends.append(producer.start_send(Message("T", b"%d" % len(sends)), queue=SECOND))
+            await asyncio.sleep(0)  # some begin in each turn of the loop
+        await asyncio.gather(*sends)
+    assert broker.bodies[1:] == [b"%d" % number for number in range(len(sends))]
+
+
+async def test_what_follows_a_send_that_waits_for_a_busy_broker_waits_behind_it(pair: Pair) -> None:
+    pair.broker.answers.extend([BUSY] * 2)
+    refused = [pair.producer.start_send(Message("T", b"%d" % number), queue=SECOND) for number in range(2)]
+    async with asyncio.timeout(10):
+        while len(pair.broker.sends) < 1 + 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)  # the answers come
+        follow = [pair.producer.start_send(Message("T", b"%d" % number), queue=SECOND) for number in range(2, 5)]
+        await asyncio.gather(*refused, *follow)
+    assert pair.broker.bodies[1 + 2 :] == [b"%d" % number for number in range(5)]
+
+
 async def test_a_broker_that_is_away_gets_few_attempts_to_connect_however_many_wait() -> None:
     connected = 0
 

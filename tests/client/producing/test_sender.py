@@ -155,6 +155,28 @@ async def test_what_was_started_first_leaves_first_whatever_it_is(pair: Pair) ->
     assert [number for number, body in enumerate(pair.broker.bodies) if len(body) >= 10] == [2, 8]
 
 
+@pytest.mark.parametrize("known", [False, True], ids=["no route yet", "no connection yet"])
+@pytest.mark.parametrize("by", ["queue", "key", "turn"])
+async def test_nothing_overtakes_what_waits_for_its_route_or_connection(known: bool, by: str) -> None:
+    """Some begin in each turn of the loop in which the first ones get through."""
+    async with Scripted() as server:
+        server.knows("T", server, queues=1 if by == "turn" else 4)
+        async with Producer("g", nameserver=server.address) as producer:
+            if known:
+                await producer.session.directory.route_to_send("T", 4)
+            places: dict[str, dict[str, Any]] = {
+                "queue": {"queue": SECOND},
+                "key": {"ordered_by": "order-7"},
+                "turn": {},
+            }
+            where, sends = places[by], list[asyncio.Future[SendResult]]()
+            while len(sends) < 50 or not sends[0].done():
+                sends.append(producer.start_send(Message("T", b"%d" % len(sends)), **where))
+                await asyncio.sleep(0)
+            await asyncio.gather(*sends)
+        assert server.bodies == [b"%d" % number for number in range(len(sends))]
+
+
 @pytest.mark.parametrize("hooked", [False, True], ids=["plain", "with a hook"])
 async def test_a_large_body_is_compressed_in_a_thread_and_leaves_in_its_order(pair: Pair, hooked: bool) -> None:
     producer = pair.producer

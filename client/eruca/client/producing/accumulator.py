@@ -72,6 +72,12 @@ class Accumulator:
             self._loop.call_soon(self._end_turn)
         self._pending.append(send)
 
+    def let_go(self, sends: list[Send]) -> None:
+        """Have sends that waited leave in this turn, before those that were started after them."""
+        if not self._pending:
+            self._loop.call_soon(self._end_turn)
+        self._pending[:0] = sends
+
     def hold(self, send: Send) -> None:
         """A send begins whose body is being compressed; it leaves after ``admit``, and those that follow after it."""
         self._waiting.append(send)

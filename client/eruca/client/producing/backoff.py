@@ -2,8 +2,9 @@
 
 Owns, for each broker whose last attempt failed for a reason that passes, from when on it is tried again: the time
 doubles from failure to failure, with jitter. Owns the sends for which no other broker is left, too, until they are
-tried again or their time is over. Invariants: sends are tried again in the order in which they began; a broker that is
-not connected gets one attempt to connect at a time, however many sends wait for it; nothing runs while no send waits.
+tried again or their time is over. Invariants: sends are tried again in the order in which they began, and before those
+that follow to the same queue; a broker that is not connected gets one attempt to connect at a time, however many sends
+wait for it; nothing runs while no send waits.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from eruca.client.errors import BrokerRefused, BrokerUnreachable, ClientError, S
 from eruca.client.network.session import Session
 from eruca.client.producing.send import Send
 from eruca.client.producing.topic_queues import TopicQueues
+from eruca.protocol.queues import MessageQueue
 
 RETRY_BACKOFF: Final = 0.05
 """Seconds until a broker is tried again at first."""
@@ -45,7 +47,7 @@ class Backoff:
 
     Args:
         first: seconds of the first wait.
-        again: tries a send again.
+        again: tries sends again, in their order and before others.
         give_up: ends a send whose time is over, with the last error of its broker.
         drop: ends a send with an error: its caller waits no more, or the end of the session overtook it.
     """
@@ -55,11 +57,13 @@ class Backoff:
         session: Session,
         first: float,
         *,
-        again: Callable[[Send], None],
+        again: Callable[[list[Send]], None],
         give_up: Callable[[Send, ClientError], None],
         drop: Callable[[Send, ClientError], None],
     ) -> None:
         self.waiting: list[Send] = []
+        self.queues: set[MessageQueue] = set()
+        """The queues for which some of them wait, so that others wait behind them."""
         self._session = session
         self._first = first
         self._again, self._give_up, self._drop = again, give_up, drop
@@ -104,11 +108,21 @@ class Backoff:
 
     def wait(self, send: Send) -> None:
         """Try a send again when a broker to which it may go is open, or give it up when its time is over."""
-        self.waiting.append(send)
+        self._add(send)
         if not self._works:
             self._begin()
         elif send.end < self._wake_at or not self.is_none_left(send):
             self._changed.set()
+
+    def _add(self, send: Send) -> None:
+        self.waiting.append(send)
+        if send.queue is not None:
+            self.queues.add(send.queue)
+
+    def _take_all(self) -> list[Send]:
+        waiting, self.waiting = self.waiting, []
+        self.queues.clear()
+        return waiting
 
     async def _work(self) -> None:
         while self.waiting:
@@ -132,16 +146,15 @@ class Backoff:
         if not self._session.closed:  # one that came when the task had ended
             self._begin()
             return
-        waiting, self.waiting = self.waiting, []
-        for send in waiting:
+        for send in self._take_all():
             self._drop(send, stopped())
 
     def _look(self) -> None:
         """Let go the sends whose brokers are open, and those whose time is over."""
         now = self._clock()
         open_: dict[str, bool] = {}
-        waiting, self.waiting = self.waiting, []
-        for send in sorted(waiting, key=_start):
+        again: list[Send] = []
+        for send in sorted(self._take_all(), key=_start):
             if send.future.done():
                 self._drop(send, stopped())
                 continue
@@ -152,11 +165,13 @@ class Backoff:
                     open_[broker] = self._is_open(broker, send.topic, now)
                 ready = ready or open_[broker]
             if ready:
-                self._again(send)
+                again.append(send)
             elif now >= send.end:
                 self._give_up(send, self._last_error(send))
             else:
-                self.waiting.append(send)
+                self._add(send)
+        if again:
+            self._again(again)
         until = [self._closed[broker].until for broker in open_ if broker in self._closed]
         ends = [send.end for send in self.waiting]
         self._wake_at = min([each for each in until if each > now] + ends, default=now)

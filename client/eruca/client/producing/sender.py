@@ -1,9 +1,9 @@
 """Sends leave for their brokers, and their answers come back: attempts, retries, results.
 
 Owns one turn's drain of the accumulator: each send gets its queue and its unique id, is encoded, and all for one
-connection leave in one write, with one look at clocks and routes. A send whose route or connection is missing is
-prepared in a task and put back into the accumulator, and so is one that is tried again, perhaps after a wait
-(``Backoff``). Invariants: what was started first leaves first; a send ends exactly once.
+connection leave in one write, with one look at clocks and routes. A send whose route or connection is missing waits
+for it (``Gates``), and one that is tried again perhaps for its broker (``Backoff``); then they are put back into the
+accumulator, before all others. Invariants: what was started first leaves first; a send ends exactly once.
 Facts: DefaultMQProducerImpl.sendDefaultImpl in 4.9.7. Kafka's word for this is Sender.
 """
 
@@ -23,7 +23,6 @@ from eruca.client.errors import (
     CallTimeout,
     ClientError,
     SendFailed,
-    TopicNotFound,
     UsageError,
     translate,
 )
@@ -33,6 +32,7 @@ from eruca.client.outcomes import SendResult, SendStatus
 from eruca.client.producing.accumulator import MAX_IN_FLIGHT, MAX_IN_FLIGHT_SIZE, Accumulator
 from eruca.client.producing.backoff import Backoff, stopped
 from eruca.client.producing.encoder import encoder_of
+from eruca.client.producing.gates import Gates
 from eruca.client.producing.latency_faults import LatencyFaults
 from eruca.client.producing.send import PLAIN, Begin, Send, SendKind, may_pass, should_retry
 from eruca.client.producing.topic_queues import Target, TopicQueues
@@ -120,12 +120,15 @@ class Sender:
             self._backoff = Backoff(
                 session,
                 retry_backoff,
-                again=self.accumulator.reenqueue,
+                again=self.accumulator.let_go,
                 give_up=self._give_up,
                 drop=self._fail,
             )
-        self._preparing: set[Send] = set()
-        """Those for which a task asks or connects."""
+        self._gates = Gates(
+            session, new_topic_queues, let_go=self.accumulator.let_go, failed=self._not_reached, drop=self._fail
+        )
+        self._asking: set[Send] = set()
+        """Those that are tried again when a task has asked for the route."""
         self._clock = session.loop.time
         self._gathered = 0
         """Bytes of the one-way sends that leave at the end of this turn."""
@@ -168,7 +171,7 @@ class Sender:
         waiting = self._backoff.waiting if self._backoff is not None else ()
         asked = [call for each in self.session.channels.connections() for call in each.calls.waiting.values()]
         own = [call for call in asked if isinstance(call, Send) and call.owner is self]
-        found = [*own, *self._preparing, *waiting, *self.accumulator.not_begun()]
+        found = [*own, *self._gates.sends(), *self._asking, *waiting, *self.accumulator.not_begun()]
         return [send for send in found if not send.unattended]
 
     def _may_gather(self, send: Send) -> bool:
@@ -260,14 +263,14 @@ class Sender:
             topic.renew(self.session.directory)
         batches = leaving.by_topic.setdefault(topic, [])
         batches += [None] * (len(topic.queues) - len(batches))
-        if topic.is_new(self.session.directory):
+        if topic.is_new(self.session.directory) or topic.name in self._gates:
             return batches, []
         if self._faults is None or topic.route is None:
             return batches, topic.in_turn
         return batches, self._faults.in_turn(topic.route, int(start * 1000))
 
     def _choose_batch(self, send: Send, batches: list[_QueueBatch | None], leaving: _Leaving) -> _QueueBatch | None:
-        """Choose the queue of an attempt unless that was done; None for a send that failed or is prepared."""
+        """Choose the queue of an attempt unless that was done; None for a send that failed or waits."""
         topic, queue = send.topic, send.queue
         if queue is None:
             try:
@@ -276,7 +279,7 @@ class Sender:
                 self._fail(send, _error_of_user(error))
                 return None
             if queue is None:
-                self._work_on(send, self._prepare(send))
+                self._gates.wait(send)
                 return None
         if topic.is_new(self.session.directory):
             self._expect_topic(send)
@@ -306,9 +309,12 @@ class Sender:
         return False
 
     def _choose(self, send: Send, topic: TopicQueues) -> MessageQueue | None:
-        """Choose the queue of an attempt; None where no route is known. Raises what selectors and hooks raise."""
+        """Choose the queue of an attempt; None where no route is known, or others wait for it.
+
+        Raises what selectors and hooks raise.
+        """
         route = topic.route
-        if route is None or not topic.in_turn:
+        if route is None or not topic.in_turn or topic.name in self._gates:
             return None
         if send.choose is not None:
             queue = send.choose(route)
@@ -329,24 +335,24 @@ class Sender:
         return queue
 
     def _begin_batch(self, send: Send, number: int, leaving: _Leaving) -> _QueueBatch | None:
-        """What the sends of this turn to one queue need; None, and this one is prepared, where its broker is not
-        connected."""
-        topic = send.topic
+        """What the sends of this turn to one queue need; None, and this one waits, where its broker is not connected
+        or others wait for the queue."""
+        topic, queue, backoff = send.topic, send.topic.queues[number], self._backoff
         target = topic.targets[number]
         if target is None or target.connection.closed or target.connection not in self.session.greeted:
-            target = topic.targets[number] = self._connected(target, topic.queues[number])
-            if target is None:
-                send.queue = topic.queues[number]
-                if (
-                    self._backoff is not None
-                    and not send.kind.oneway
-                    and self._backoff.is_closed(send.queue.broker_name)
-                ):
-                    self._end_attempt(send)
-                    self._wait(send, self._backoff)
-                else:
-                    self._work_on(send, self._prepare(send))
+            target = topic.targets[number] = self._connected(target, queue)
+        oneway = send.kind.oneway
+        if backoff is not None and not oneway:
+            closed = backoff.is_closed(queue.broker_name) if target is None else queue in backoff.queues
+            if closed:
+                send.queue = queue
+                self._end_attempt(send)
+                self._wait(send, backoff)
                 return None
+        if target is None or queue in self._gates:
+            send.queue = queue
+            self._gates.wait(send)
+            return None
         batch = leaving.by_topic[topic][number] = target.queue, target.plain, target, *leaving.to(target.connection)
         return batch
 
@@ -383,38 +389,22 @@ class Sender:
         """Do something for a send in the background. It fails when the session closes meanwhile."""
 
         def ended(task: asyncio.Task[None]) -> None:
-            self._preparing.discard(send)
+            self._asking.discard(send)
             if task.cancelled():
                 self._fail(send, stopped())
 
-        self._preparing.add(send)
+        self._asking.add(send)
         self.session.spawn(work).add_done_callback(ended)
 
-    async def _prepare(self, send: Send) -> None:
-        """Ask for the route, or connect to the broker of the queue, and put the send back into the accumulator."""
-        session, topic = self.session, send.topic
-        try:
-            async with asyncio.timeout_at(send.end):
-                if send.queue is None:
-                    await session.directory.route_to_send(topic.name, self._new_topic_queues)
-                    if topic.version != session.directory.version:
-                        topic.renew(session.directory)
-                    if not topic.in_turn:
-                        hint = "It has no queue that can be written: look at its permissions."
-                        raise TopicNotFound(topic.name, hint)
-                else:
-                    address = await session.to_send(send.queue.broker_name, topic.name)
-                    await session.connection(address)
-        except TimeoutError as error:
+    def _not_reached(self, send: Send, error: ClientError | TimeoutError) -> None:
+        """A send got no route or no connection (called by the gates)."""
+        if isinstance(error, TimeoutError):
             self._note(send, failed=True)
-            cause = str(error) or "connecting took too long"
-            self._fail(send, CallTimeout(f"sendDefaultImpl call timeout ({cause})"))
-        except BrokerRefused as error:  # by a nameserver: there is no other broker to try
+            self._fail(send, CallTimeout(f"sendDefaultImpl call timeout ({str(error) or 'connecting took too long'})"))
+        elif isinstance(error, BrokerRefused):  # by a nameserver: there is no other broker to try
             self._fail(send, error)
-        except ClientError as error:
-            self.failed(send, error)
         else:
-            self.accumulator.reenqueue(send)
+            self.failed(send, error)
 
     async def wait_until_read(self, send: Send, patience: float) -> None:
         """Wait while the broker of a one-way send does not read what was sent before.
