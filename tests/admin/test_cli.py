@@ -60,6 +60,7 @@ OPTIONS = {
     "queryMsgTraceById": "i! t",
     "exportMetadata": "b/ c/ f t+ g+ s+",
     "exportConfigs": "c! f",
+    "exportMetrics": "c! f",
     "queryCq": "t! q! i! c b g",
     "updateKvConfig": "s! k! v!",
     "deleteKvConfig": "s! k!",

@@ -270,6 +270,13 @@ async def test_topics_groups_and_settings_are_exported(lab: Lab, tmp_path: Path)
     settings = exported(folder, "configs.json")
     assert settings["clusterScale"] == {"masterBrokerSize": 1, "namesrvSize": 1, "slaveBrokerSize": 0}
     assert settings["brokerConfigs"]["broker-a"]["brokerClusterName"] == "DefaultCluster"
+    await lab.send("T", "one")
+    await lab.member("G", "T")
+    done = await lab.done("exportMetrics", "-c", "DefaultCluster", *to)
+    assert done.out == f"export {folder}/metrics.json success\n"
+    report = exported(folder, "metrics.json")["evaluateReport"]["broker-a"]
+    assert (report["runtimeQuota"]["topicSize"], report["runtimeQuota"]["groupSize"]) == (1, 1)
+    assert len(report["runtimeVersion"]["clientInfo"]) == 1
     (tmp_path / "file").write_text("in the way")
     blocked = await lab.mqadmin("exportConfigs", "-c", "DefaultCluster", "-f", str(tmp_path / "file"))
     assert (blocked.status, "configs.json cannot be written" in blocked.err) == (1, True)

@@ -17,6 +17,7 @@ from eruca.admin.errors import AdminError, NotFound, PeerRefused
 from eruca.protocol import api
 from eruca.protocol.bodies import (
     PERM_READ,
+    BrokerStatsData,
     ConsumerConnection,
     ConsumerRunningInfo,
     ConsumeStats,
@@ -190,6 +191,19 @@ async def consume_stats_at(admin: Admin, address: str, group: str, topic: str | 
     """The progress of a group at one broker."""
     request = topics.ConsumeStatsOf(consumer_group=group, topic=topic)
     return ConsumeStats.decode((await admin.call(address, api.GET_CONSUME_STATS, request, timeout=HEAVY)).body)
+
+
+# ------------------------------------------------------------------ statistics
+
+
+async def stats_at(admin: Admin, address: str, name: str, key: str) -> tuple[float, int]:
+    """Messages per second over the last minute, and messages of the last day, by one statistic of a broker (315)."""
+    try:
+        request = topics.BrokerStatsOf(stats_name=name, stats_key=key)
+        stats = BrokerStatsData.decode((await admin.call(address, api.VIEW_BROKER_STATS_DATA, request)).body)
+    except PeerRefused:
+        return 0.0, 0  # nothing counted there yet
+    return stats.stats_minute.tps, stats.stats_day.sum or stats.stats_hour.sum or stats.stats_minute.sum
 
 
 # ------------------------------------------------------------------ offsets

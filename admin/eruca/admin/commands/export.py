@@ -6,16 +6,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from eruca.admin.client import Admin
-from eruca.admin.command import BROKER, Job, command, either
+from eruca.admin.command import BROKER, Job, Shown, command, either
 from eruca.admin.errors import AdminError, UsageError
 from eruca.admin.posix import Option
+from eruca.admin.results.metrics import BrokerMetrics, ClusterMetrics, cluster_metrics, user_groups, user_topics
+from eruca.admin.text import hash_order
 from eruca.protocol import api, fastjson, properties
-from eruca.protocol.bodies import SubscriptionGroupWrapper, TopicConfigSerializeWrapper, TopicList
+from eruca.protocol.codes import VERSION, version_name
 from eruca.protocol.fastjson import Style
-from eruca.protocol.names import is_dead_letter_topic, is_retry_topic, is_system_group
 
-FOLDER = Option("f", "filePath", "the folder to write to; default /tmp/rocketmq/export")
+FOLDER = Option("f", "filePath", "the folder to write to; default /tmp/rocketmq/export", kind="file")
 _DEFAULT_FOLDER = "/tmp/rocketmq/export"  # as in 4.9.7  # nosec B108
 
 
@@ -27,27 +27,6 @@ def _write(job: Job, name: str, content: Any) -> None:
     except OSError as error:
         raise AdminError(f"{path} cannot be written: {error.strerror}") from None
     job.write(f"export {path} success")
-
-
-async def _topics(admin: Admin, address: str, special: bool) -> TopicConfigSerializeWrapper:
-    """The topics of a broker without system topics; retry and dead letter topics only when ``special``."""
-    found = TopicConfigSerializeWrapper.decode((await admin.call(address, api.GET_ALL_TOPIC_CONFIG)).body)
-    own = set(TopicList.decode((await admin.call(address, api.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)).body).topic_list)
-    found.topic_config_table = {
-        name: config
-        for name, config in found.topic_config_table.items()
-        if name not in own and (special or not (is_retry_topic(name) or is_dead_letter_topic(name)))
-    }
-    return found
-
-
-async def _groups(admin: Admin, address: str) -> SubscriptionGroupWrapper:
-    """The consumer groups of a broker without system groups."""
-    found = SubscriptionGroupWrapper.decode((await admin.call(address, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body)
-    found.subscription_group_table = {
-        name: config for name, config in found.subscription_group_table.items() if not is_system_group(name)
-    }
-    return found
 
 
 @command(
@@ -65,9 +44,9 @@ async def export_metadata(job: Job) -> None:
     if address is None:
         await _export_cluster(job)
     elif job.has("t"):
-        _write(job, "topic.json", await _topics(job.admin, address, job.has("s")))
+        _write(job, "topic.json", await user_topics(job.admin, address, job.has("s")))
     elif job.has("g"):
-        _write(job, "subscriptionGroup.json", await _groups(job.admin, address))
+        _write(job, "subscriptionGroup.json", await user_groups(job.admin, address))
     else:
         raise UsageError("with -b one of -t and -g is required")
 
@@ -76,12 +55,12 @@ async def _export_cluster(job: Job) -> None:
     topics: dict[str, Any] = {}
     groups: dict[str, Any] = {}
     for master in await job.admin.masters(job.text("c")):
-        for name, topic in (await _topics(job.admin, master, job.has("s"))).topic_config_table.items():
+        for name, topic in (await user_topics(job.admin, master, job.has("s"))).topic_config_table.items():
             if name in topics:
                 topic.read_queue_nums += topics[name].read_queue_nums
                 topic.write_queue_nums += topics[name].write_queue_nums
             topics[name] = topic
-        for name, group in (await _groups(job.admin, master)).subscription_group_table.items():
+        for name, group in (await user_groups(job.admin, master)).subscription_group_table.items():
             if name in groups:
                 group.retry_queue_nums += groups[name].retry_queue_nums
             groups[name] = group
@@ -135,3 +114,75 @@ async def export_configs(job: Job) -> None:
         "slaveBrokerSize": sum(len(broker.broker_addrs) for broker in brokers) - len(masters),
     }
     _write(job, "configs.json", {"brokerConfigs": configs, "clusterScale": scale})
+
+
+@command(
+    "exportMetrics",
+    "write figures of a cluster's brokers to a file",
+    Option("c", "clusterName", "the cluster", required=True, kind="cluster"),
+    FOLDER,
+    results=(ClusterMetrics,),
+)
+async def export_metrics(job: Job) -> Shown:
+    """28, 26, 21, 305, 201 and 315 at each master of a cluster, and 203 of each group."""
+    result = await cluster_metrics(job.admin, job.text("c"))
+    return Shown(result, lambda: _write(job, "metrics.json", _hashed(_metrics(result))))
+
+
+def _metrics(result: ClusterMetrics) -> dict[str, Any]:
+    """The file as Apache's mqadmin writes it; it gives its own version as that of each broker."""
+    brokers = {each.broker: _metrics_of(each) for each in result.items}
+    tps = {f"total{name[0].upper()}{name[1:]}": 0.0 for name in _TPS}
+    days = dict.fromkeys(_DAYS, 0)
+    for each in brokers.values():
+        quota = each["runtimeQuota"]
+        tps = {total: tps[total] + quota["tps"][name] for total, name in zip(tps, _TPS, strict=True)}
+        days = {name: days[name] + quota["oneDayNum"][name] for name in _DAYS}
+    return {"evaluateReport": brokers, "totalData": {"totalTps": tps, "totalOneDayNum": days}}
+
+
+_TPS = ("normalInTps", "normalOutTps", "transInTps", "scheduleInTps")
+_DAYS = ("normalOneDayInNum", "normalOneDayOutNum", "transOneDayInNum", "scheduleOneDayInNum")
+
+
+def _metrics_of(broker: BrokerMetrics) -> dict[str, Any]:
+    figures: dict[str, dict[str, Any]] = {
+        "runtimeEnv": {"cpuNum": broker.processors, "totalMemKBytes": broker.memory_kilobytes},
+        "runtimeQuota": {
+            "diskRatio": {
+                "commitLogDiskRatio": broker.commit_log_disk_used,
+                "consumeQueueDiskRatio": broker.consume_queue_disk_used,
+            },
+            "messageAverageSize": broker.average_message_size,
+        },
+    }
+    report: dict[str, Any] = {
+        name: {key: _texts(value) for key, value in part.items() if value is not None} for name, part in figures.items()
+    }
+    report["runtimeQuota"] |= {
+        "tps": dict(zip(_TPS, (broker.in_tps, broker.out_tps, broker.half_in_tps, broker.delayed_in_tps), strict=True)),
+        "oneDayNum": dict(
+            zip(
+                _DAYS,
+                (broker.in_yesterday, broker.out_yesterday, broker.half_in_day, broker.delayed_in_day),
+                strict=True,
+            )
+        ),
+        "topicSize": broker.topics,
+        "groupSize": broker.groups,
+    }
+    clients = hash_order(dict.fromkeys(f"{each.language}%{each.version}" for each in broker.clients))
+    report["runtimeVersion"] = {"rocketmqVersion": version_name(VERSION), "clientInfo": clients}
+    return report
+
+
+def _texts(value: Any) -> Any:
+    """Figures as the broker sent them, which is as texts."""
+    if isinstance(value, dict):
+        return {key: _texts(each) for key, each in value.items() if each is not None}
+    return str(value)
+
+
+def _hashed(value: Any) -> Any:
+    """Maps in the order of a Java HashMap."""
+    return {key: _hashed(value[key]) for key in hash_order(value)} if isinstance(value, dict) else value

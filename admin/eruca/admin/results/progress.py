@@ -9,12 +9,9 @@ from typing import Annotated
 
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, NotFound, PeerRefused
-from eruca.admin.lookups import ask_each, groups_of, members_of, progress, running_info
+from eruca.admin.lookups import ask_each, groups_of, members_of, progress, running_info, stats_at
 from eruca.admin.results.answer import WIDE, Moment, Result, Table, errors_of
-from eruca.protocol import api
-from eruca.protocol.bodies import BrokerStatsData
 from eruca.protocol.codes import version_name
-from eruca.protocol.headers import topics
 from eruca.protocol.names import RETRY_PREFIX, is_dead_letter_topic, is_retry_topic
 from eruca.protocol.queues import MessageQueue
 
@@ -253,18 +250,9 @@ class _Counted:
 
 
 async def _count(admin: Admin, masters: dict[str, str], name: str, key: str) -> _Counted:
-    asked = await ask_each({broker: _count_at(admin, at, name, key) for broker, at in masters.items()})
+    asked = await ask_each({broker: stats_at(admin, at, name, key) for broker, at in masters.items()})
     found = list(asked.answers.values())
     count = Count(
         per_second=sum(rate for rate, _ in found), last_day=sum(day for _, day in found), complete=not asked.errors
     )
     return _Counted(count, asked.errors)
-
-
-async def _count_at(admin: Admin, address: str, name: str, key: str) -> tuple[float, int]:
-    try:
-        request = topics.BrokerStatsOf(stats_name=name, stats_key=key)
-        stats = BrokerStatsData.decode((await admin.call(address, api.VIEW_BROKER_STATS_DATA, request)).body)
-    except PeerRefused:
-        return 0.0, 0  # nothing counted there yet
-    return stats.stats_minute.tps, stats.stats_day.sum or stats.stats_hour.sum or stats.stats_minute.sum

@@ -10,7 +10,6 @@ from functools import lru_cache
 from time import monotonic
 from typing import NamedTuple
 
-import msgspec
 import structlog
 
 from eruca.broker.broker import Broker
@@ -21,7 +20,7 @@ from eruca.broker.services.holds import MOST, MOST_OF_ONE, Hold
 from eruca.broker.store import NotInMemory
 from eruca.broker.store.results import GetStatus, Got, Matcher
 from eruca.protocol import api, names
-from eruca.protocol.bodies import PERM_READ, Body, SubscriptionData, SubscriptionGroupConfig
+from eruca.protocol.bodies import PERM_READ, OffsetMovedEvent, SubscriptionData, SubscriptionGroupConfig
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
 from eruca.protocol.headers.pull import COMMIT_OFFSET, SUBSCRIPTION, SUSPEND, PullMessage, PullReply
@@ -47,15 +46,6 @@ _CODES = {
 }
 _READ = frozenset({GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING})
 """The outcomes of a read whose next offset is reached by reading, not by a correction."""
-
-
-class OffsetMoved(Body):
-    """The body of a message in OFFSET_MOVED_EVENT: a group's offset was out of range (OffsetMovedEvent in 4.9.7)."""
-
-    consumer_group: str = ""
-    message_queue: MessageQueue = msgspec.field(default_factory=MessageQueue)
-    offset_new: int = 0
-    offset_request: int = 0
 
 
 class _Admitted(NamedTuple):
@@ -348,7 +338,7 @@ def _report_moved(broker: Broker, ask: PullMessage, got: Got) -> None:
         asked=ask.queue_offset,
         new=got.next_begin_offset,
     )
-    moved = OffsetMoved(
+    moved = OffsetMovedEvent(
         consumer_group=ask.consumer_group,
         message_queue=MessageQueue(ask.topic, broker.name, ask.queue_id),
         offset_new=got.next_begin_offset,

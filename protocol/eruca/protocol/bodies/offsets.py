@@ -33,6 +33,21 @@ class CorrectionOffsets(Body):
     correction_offsets: dict[Int32, Int64] = msgspec.field(default_factory=dict)
 
 
+class OffsetMovedEvent(Body):
+    """The body of a message in OFFSET_MOVED_EVENT: a group asked for an offset that is out of range."""
+
+    consumer_group: str = ""
+    message_queue: MessageQueue = msgspec.field(default_factory=MessageQueue)
+    offset_new: Int64 = 0
+    offset_request: Int64 = 0
+
+    def __str__(self) -> str:
+        return (
+            f"OffsetMovedEvent [consumerGroup={self.consumer_group}, messageQueue={self.message_queue}, "
+            f"offsetRequest={self.offset_request}, offsetNew={self.offset_new}]"
+        )
+
+
 class ResetOffsetBody(Body):
     """An offset for each queue: the body of 220 and the answer to 222.
 
