@@ -58,6 +58,7 @@ OPTIONS = {
     "checkMsgSendRT": "t! a s",
     "clusterRT": "a s c p m i",
     "queryMsgTraceById": "i! t",
+    "startMonitoring": "",
     "exportMetadata": "b/ c/ f t+ g+ s+",
     "exportConfigs": "c! f",
     "exportMetrics": "c! f",

@@ -60,6 +60,7 @@ STAMPS = {
     },
     "the age of what has only a stamp: files, filters of groups that left, half messages of an earlier run, messages": {
         "eruca.admin.results.brokers.brokers",
+        "eruca.admin.results.monitor._now",
         "eruca.broker.handlers.progress._span",
         "eruca.broker.metrics.lags.Lags._age",
         "eruca.broker.metrics.storage._add_rocketmqs.reserve",

@@ -14,6 +14,7 @@ _SUBJECTS = (
     "response_time",
     "trace",
     "kv",
+    "monitor",
     "export",
     "acl",
 )

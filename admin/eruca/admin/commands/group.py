@@ -14,6 +14,7 @@ from eruca.admin.errors import AdminError
 from eruca.admin.lookups import ask_each, members_of, running_info
 from eruca.admin.posix import Option
 from eruca.admin.results import groups as found
+from eruca.admin.results.monitor import same_subscription
 from eruca.admin.text import columns, digits_text, shown
 from eruca.protocol import api
 from eruca.protocol.bodies import (
@@ -202,19 +203,9 @@ async def consumer_status(job: Job) -> None:
 
 
 def _verdict(found: dict[str, ConsumerRunningInfo], now: int) -> str:
-    if _same_subscription(found, now):
+    if same_subscription(found, now):
         return "\n\nSame subscription in the same group of consumer\n\nRebalance OK\n"
     return "\n\nWARN: Different subscription in the same group of consumer!!!"
-
-
-def _same_subscription(found: dict[str, ConsumerRunningInfo], now: int) -> bool:
-    """Whether all members have one subscription; a group whose first member started just now passes."""
-    first = found[min(found)]
-    started = int(first.properties.get("PROP_CONSUMER_START_TIMESTAMP") or now)
-    if first.properties.get("PROP_CONSUME_TYPE") != "CONSUME_PASSIVELY" or now - started <= 120_000:
-        return True
-    wanted = [{(each.topic, each.sub_string) for each in info.subscription_set} for info in found.values()]
-    return bool(wanted[0]) and all(each == wanted[0] for each in wanted)
 
 
 def running_text(info: ConsumerRunningInfo) -> str:

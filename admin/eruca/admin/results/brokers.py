@@ -41,6 +41,8 @@ class BrokerLoad(Result, frozen=True, kw_only=True, rename="camel"):
     """None where there is no message."""
     disk_used: float | None
     """The part of the disk of the commit log that is in use, 0 to 1."""
+    log_end: Annotated[int | None, WIDE]
+    """Bytes of the commit log since its first one."""
     received_yesterday: Annotated[int | None, WIDE]
     delivered_yesterday: Annotated[int | None, WIDE]
     received_today: Annotated[int | None, WIDE]
@@ -83,6 +85,7 @@ def _load(cluster: str, broker: str, broker_id: int, address: str, table: Mappin
             page_cache_lock_ms=None,
             oldest_message=None,
             disk_used=None,
+            log_end=None,
             received_yesterday=None,
             delivered_yesterday=None,
             received_today=None,
@@ -103,6 +106,7 @@ def _load(cluster: str, broker: str, broker_id: int, address: str, table: Mappin
         page_cache_lock_ms=_figure(table, "pageCacheLockTimeMills"),
         oldest_message=Moment.known(_figure(table, "earliestMessageTimeStamp")),
         disk_used=float(table.get("commitLogDiskRatio") or 0),
+        log_end=_figure(table, "commitLogMaxOffset"),
         received_yesterday=since("Put", "TodayMorning", "YesterdayMorning"),
         delivered_yesterday=since("Get", "TodayMorning", "YesterdayMorning"),
         received_today=since("Put", "TodayNow", "TodayMorning"),

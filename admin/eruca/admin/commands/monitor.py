@@ -1,0 +1,42 @@
+"""The command that watches a cluster until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+
+from eruca.admin.command import Job, Shown, command
+from eruca.admin.errors import AdminError, BadValue
+from eruca.admin.posix import Option
+from eruca.admin.results.monitor import Line, Monitor
+from eruca.admin.text import millis_text
+
+
+@command(
+    "startMonitoring",
+    "report lag, subscriptions, members and brokers in rounds, until stopped",
+    Option("", "interval", "seconds from round to round; default 60", kind="number"),
+    Option("", "rounds", "end after this number of rounds; default: never", kind="number"),
+    results=(Line,),
+)
+async def start_monitoring(job: Job) -> AsyncIterator[Shown]:
+    """206 and, for each group with members, 203, 208, 307, and the last message of each queue; 106 and 28."""
+    interval, rounds = job.number("interval", 60), job.number("rounds")
+    if interval < 1:
+        raise BadValue(f"option --interval takes seconds, 1 or more, not {interval}")
+    if job.has("rounds") and rounds < 1:
+        raise BadValue(f"option --rounds takes a number, 1 or more, not {rounds}")
+    monitor = Monitor(job.admin)
+    done = 0
+    while True:
+        try:
+            async for line in monitor.round():
+                yield Shown(line, partial(job.line, f"{millis_text(line.at.ms)} {line.text}"))
+        except AdminError as error:
+            job.say(f"mqadmin startMonitoring: {error}; the next round is in {interval} s")
+        job.finish()
+        done += 1
+        if done == rounds:
+            return
+        await asyncio.sleep(interval)
