@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -13,13 +12,13 @@ import pytest
 from eruca.client import ClientSettings, Tls
 from tests.support.accounts import ADMIN, BROKER, Account, write_accounts
 from tests.support.certificates import Certificates
+from tests.support.operator import mqadmin
 from tests.support.pairs import BROKERS, Pairs, eventually
 from tests.support.programme import ENOUGH
 from tests.support.traffic import TOPIC, Reader, Traffic
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow, ENOUGH]
 
-MQADMIN = str(Path(sys.executable).parent / "mqadmin")
 CLIENTS = Account("clients", ("topicPerms:", f"- {TOPIC}=PUB|SUB", "groupPerms:", "- readers=PUB|SUB"))
 
 
@@ -59,27 +58,29 @@ class SecuredPairs(Pairs):
             tls=Tls(ca_file=str(self.certificates.ca_file)),
         )
 
-    def mqadmin(self, *arguments: str) -> str:
+    async def mqadmin(self, *arguments: str) -> str:
         """What a command of the operator prints."""
         trust = f"-Dtls.enable=true -Dtls.client.trustCertPath={self.certificates.ca_file}"
         environment = {"ROCKETMQ_HOME": str(self._operator), "JAVA_OPT": trust}
-        done = subprocess.run([MQADMIN, *arguments], capture_output=True, text=True, timeout=60, env=environment)
-        return done.stdout + done.stderr
+        return (await mqadmin(arguments, environment))[1]
 
     def known(self, name: str) -> list[bool]:
-        """As mqadmin sees it."""
-        address = self.broker_address(name)
-        return [address in self.mqadmin("clusterList", "-n", f"127.0.0.1:{port}") for port in self.name_ports]
+        """As mqadmin sees it (called in a thread)."""
+
+        async def printed() -> list[str]:
+            return [await self.mqadmin("clusterList", "-n", f"127.0.0.1:{port}") for port in self.name_ports]
+
+        return [self.broker_address(name) in text for text in asyncio.run(printed())]
 
     def runtime(self, name: str) -> dict[str, str]:
-        """As mqadmin sees it."""
-        said = self.mqadmin("brokerStatus", "-n", self.address, "-b", self.broker_address(name))
+        """As mqadmin sees it (called in a thread)."""
+        said = asyncio.run(self.mqadmin("brokerStatus", "-n", self.address, "-b", self.broker_address(name)))
         return dict(re.findall(r"(?m)^(\w+)\s*: ?(.*)$", said))
 
     async def create_topic(self, topic: str, queues: int) -> None:
         """By mqadmin."""
-        queue = str(queues)
-        said = self.mqadmin("updateTopic", "-n", self.address, "-c", "Pairs", "-t", topic, "-r", queue, "-w", queue)
+        what = ("-t", topic, "-r", str(queues), "-w", str(queues))
+        said = await self.mqadmin("updateTopic", "-n", self.address, "-c", "Pairs", *what)
         assert "success" in said, said
 
 
