@@ -146,6 +146,8 @@ async def test_a_wrong_line_shows_the_usage_and_fails(line: tuple[str, ...], wor
 async def test_an_unknown_command_fails() -> None:
     assert await mqadmin("noSuchCommand") == (2, "", "The sub command noSuchCommand not exist.\n")
     assert await mqadmin("help", "noSuchCommand") == (2, "", "The sub command noSuchCommand not exist.\n")
+    words = "The sub command topicLst not exist; did you mean topicList, topicStatus, topicRoute?\n"
+    assert await mqadmin("topicLst", "-h") == (2, "", words)
 
 
 @pytest.mark.parametrize(

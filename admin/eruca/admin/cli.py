@@ -17,7 +17,7 @@ from eruca.admin import printers, security
 from eruca.admin.client import Admin, nameserver_addresses
 from eruca.admin.command import COMMANDS, OUTPUT, Command, Job
 from eruca.admin.errors import AdminError, BadValue, Status, UsageError
-from eruca.admin.text import harmless
+from eruca.admin.text import harmless, nearest
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.version import version
 
@@ -30,6 +30,10 @@ def overview() -> str:
     for each in dict.fromkeys(COMMANDS.values()):
         lines.append(f"   {each.name:<20} {each.help}")
     return "\n".join([*lines, "", "See 'mqadmin help <command>' for more information on a specific command.", ""])
+
+
+def _names() -> list[str]:
+    return [each.name for each in dict.fromkeys(COMMANDS.values())]
 
 
 async def run(
@@ -59,7 +63,7 @@ async def run(
     name = arguments[1] if asked else arguments[0]
     found = COMMANDS.get(name.lower())
     if found is None:
-        err.write(f"The sub command {name} not exist.\n")
+        err.write(f"The sub command {name} not exist{nearest(name, _names()) or '.'}\n")
         return Status.USAGE
     if asked == "help":
         out.write(found.usage())

@@ -38,6 +38,10 @@ CHANGE = (
     Option("", "keep", "change only what is given, if it exists", takes_value=False),
     Option("", "yes", "ask nothing", takes_value=False),
 )
+DELETION = (
+    Option("", "ask", "ask before what is in use goes; without a terminal, refuse", takes_value=False),
+    Option("", "yes", "ask nothing", takes_value=False),
+)
 """Options that several commands share."""
 
 
@@ -235,6 +239,22 @@ def agree_to_changes(job: Job, changes: Mapping[str, tuple[Body, Body]]) -> None
     for line in lines:
         job.say(line)
     if lines and job.agreed("It exists, and this changes there. Go on?") is False:
+        raise AdminError("nothing was changed")
+
+
+def agree_to_deletion(job: Job, users: Sequence[object], question: str) -> None:
+    """Print who uses what is to be deleted; at a terminal, ask. Raises AdminError for no.
+
+    Without a terminal it goes on, as Apache's mqadmin does, unless ``--ask`` is given.
+    """
+    for each in users:
+        job.say(str(each))
+    if not users:
+        return
+    agreed = job.agreed(question)
+    if agreed is None and job.has("ask"):
+        raise AdminError("nothing was changed: it is in use, and nobody is here to be asked; --yes does it")
+    if agreed is False:
         raise AdminError("nothing was changed")
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from difflib import get_close_matches
 
 from eruca.admin.errors import BadValue
 from eruca.protocol.message import java_hash
@@ -94,3 +95,10 @@ def hash_order(table: Mapping[str, object], capacity: int = 16) -> list[str]:
         return (code ^ code >> 16) & (capacity - 1)
 
     return sorted(table, key=bucket)
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """``; did you mean Orders, Order2?`` for a name that is like some of the known ones; else nothing."""
+    lower = {each.lower(): each for each in known}
+    like = get_close_matches(name.lower(), lower, n=3)
+    return f"; did you mean {', '.join(lower[each] for each in like)}?" if like else ""

@@ -8,13 +8,25 @@ from pathlib import Path
 
 import msgspec
 
-from eruca.admin.command import BROKER, CHANGE, MASTERS, Job, Shown, agree_to_changes, command, either
+from eruca.admin.command import (
+    BROKER,
+    CHANGE,
+    DELETION,
+    MASTERS,
+    Job,
+    Shown,
+    agree_to_changes,
+    agree_to_deletion,
+    command,
+    either,
+)
 from eruca.admin.commands.topic import drop_topic
-from eruca.admin.errors import AdminError
+from eruca.admin.errors import AdminError, Status
 from eruca.admin.lookups import ask_each, members_of, running_info
 from eruca.admin.posix import Option
 from eruca.admin.results import groups as found
 from eruca.admin.results.monitor import same_subscription
+from eruca.admin.results.users import users_of_group
 from eruca.admin.text import columns, digits_text, shown
 from eruca.protocol import api
 from eruca.protocol.bodies import (
@@ -86,12 +98,27 @@ def _group_config(job: Job, start: SubscriptionGroupConfig) -> SubscriptionGroup
     "delete a consumer group",
     *either(BROKER, MASTERS),
     GROUP,
-    Option("r", "removeOffset", "true: remove its offsets too; default false"),
+    Option("r", "removeOffset", "true: remove its offsets too; default false", kind="boolean"),
+    *DELETION,
 )
 async def delete_group(job: Job) -> None:
-    """207 at one broker, or at all masters of a cluster; there its retry and dead letter topics go too."""
+    """207 at one broker, or at all masters of a cluster; there its retry and dead letter topics go too.
+
+    Before, it looks whether members of the group are online.
+    """
     group, address = job.text("g"), job.maybe("b")
     request = topics.DeleteSubscriptionGroup(group_name=group, remove_offset=job.truth("r", False))
+    places = [address] if address is not None else await job.admin.masters(job.text("c"))
+    there = await ask_each({each: found.group_at(job.admin, each, group) for each in places})
+    users = await users_of_group(job.admin, group)
+    agree_to_deletion(job, users.items, f"group {group} is in use. Delete it?")
+    await _delete_group(job, request, address)
+    if not there.errors and not any(there.answers.values()):
+        job.report(f"no broker that was asked had a consumer group {group}", Status.NOT_FOUND)
+
+
+async def _delete_group(job: Job, request: topics.DeleteSubscriptionGroup, address: str | None) -> None:
+    group = request.group_name
     if address is not None:
         await job.admin.call(address, api.DELETE_SUBSCRIPTIONGROUP, request)
         job.line(f"delete subscription group [{group}] from broker [{address}] success.")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from eruca.admin.command import Job, Shown, command
+from eruca.admin.command import DELETION, Job, Shown, agree_to_deletion, command
 from eruca.admin.commands.broker import print_settings
 from eruca.admin.errors import AdminError, PeerRefused, Status
 from eruca.admin.lookups import ask_each
 from eruca.admin.posix import Option
 from eruca.admin.results.brokers import Servers, nameserver_settings
+from eruca.admin.results.users import producers_at
 from eruca.protocol import api, properties
 from eruca.protocol.headers import routes
 
@@ -70,12 +71,17 @@ async def update_namesrv_config(job: Job) -> None:
         job.note(address, answer.remark)
 
 
-BROKER_NAME = Option("b", "brokerName", "the broker's name", required=True)
+BROKER_NAME = Option("b", "brokerName", "the broker's name", required=True, kind="broker")
 
 
-@command("wipeWritePerm", "remove the write permission of all topics of a broker", BROKER_NAME)
+@command("wipeWritePerm", "remove the write permission of all topics of a broker", BROKER_NAME, *DELETION)
 async def wipe_write_permission(job: Job) -> None:
-    """205 at every nameserver."""
+    """205 at every nameserver. Before, it looks which producers the broker has."""
+    broker = (await job.admin.clusters()).broker_addr_table.get(job.text("b"))
+    master = broker.master() if broker is not None else None
+    producers = await producers_at(job.admin, master) if master is not None else {}
+    users = [f"producer group {group}: {count} online" for group, count in producers.items()]
+    agree_to_deletion(job, users, f"Send them all to other brokers than {job.text('b')}?")
 
     async def wipe(nameserver: str) -> int:
         request = routes.OfBroker(broker_name=job.text("b"))

@@ -7,12 +7,25 @@ from collections.abc import Sequence
 import msgspec
 
 from eruca.admin.client import Admin
-from eruca.admin.command import BROKER, CHANGE, MASTERS, TOPIC, Job, Shown, agree_to_changes, command, either
-from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused, UsageError
+from eruca.admin.command import (
+    BROKER,
+    CHANGE,
+    DELETION,
+    MASTERS,
+    TOPIC,
+    Job,
+    Shown,
+    agree_to_changes,
+    agree_to_deletion,
+    command,
+    either,
+)
+from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused, Status, UsageError
 from eruca.admin.lookups import ask_each, readable_queues
 from eruca.admin.posix import Option
 from eruca.admin.results import topics as found
-from eruca.admin.text import millis_text
+from eruca.admin.results.users import users_of_topic
+from eruca.admin.text import millis_text, nearest
 from eruca.protocol import api, fastjson
 from eruca.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
 from eruca.protocol.codes import ResponseCode
@@ -142,11 +155,20 @@ async def drop_topic(job: Job, cluster: str, topic: str) -> None:
     "deleteTopic",
     "delete a topic from a cluster and from the nameservers",
     TOPIC,
-    Option("c", "clusterName", "the cluster from which to delete it", required=True),
+    Option("c", "clusterName", "the cluster from which to delete it", required=True, kind="cluster"),
+    *DELETION,
 )
 async def delete_topic(job: Job) -> None:
-    """215 at the masters of a cluster, 216 at every nameserver."""
-    await drop_topic(job, job.text("c"), job.text("t"))
+    """215 at the masters of a cluster, 216 at every nameserver. Before, it looks who consumes the topic."""
+    topic, cluster = job.text("t"), job.text("c")
+    masters = await job.admin.masters(cluster)
+    there = await ask_each({master: topic_at(job.admin, master, topic) for master in masters})
+    users = await users_of_topic(job.admin, topic)
+    agree_to_deletion(job, users.items, f"topic {topic} is consumed. Delete it with all its messages?")
+    await drop_topic(job, cluster, topic)
+    if not there.errors and not any(there.answers.values()):
+        known = sorted(each for each in await job.admin.all_topics() if not each.startswith("%"))
+        job.report(f"no master of cluster {cluster} had a topic {topic}{nearest(topic, known)}", Status.NOT_FOUND)
 
 
 @command(

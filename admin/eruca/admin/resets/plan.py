@@ -6,7 +6,6 @@ in one sentence that says what to do.
 
 from __future__ import annotations
 
-import difflib
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from eruca.admin.errors import AdminError, NotFound, Partial
 from eruca.admin.resets.survey import BrokerSeen, Kind, QueueSeen, Survey
 from eruca.admin.resets.targets import shown
+from eruca.admin.text import nearest
 from eruca.protocol.queues import MessageQueue
 
 
@@ -115,13 +115,10 @@ def check(survey: Survey, options: Options) -> None:
     if not survey.brokers:
         raise AdminError(f"no broker of {topic} can do it, so nothing was moved")
     if not (_is_known(survey) or options.new_group):
-        near = difflib.get_close_matches(
-            group, sorted({name for each in survey.brokers for name in each.groups}), 3, 0.6
-        )
-        hint = f"; there are: {', '.join(near)}" if near else ""
+        hint = nearest(group, sorted({name for each in survey.brokers for name in each.groups}))
         raise NotFound(
-            f"no broker of {topic} knows the consumer group {group}, so nothing was moved{hint}; --new-group stores "
-            "offsets for a group that is to come"
+            f"no broker of {topic} knows the consumer group {group}, so nothing was moved; --new-group stores offsets "
+            f"for a group that is to come{hint}"
         )
     models = {each.group.message_model for each in survey.brokers if each.group is not None}
     if "BROADCASTING" in models:

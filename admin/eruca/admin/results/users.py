@@ -1,0 +1,77 @@
+"""Who uses what is about to be deleted: members of groups, their lag, producers.
+
+Nothing here fails because a peer is silent: what is not known is None, and the peer stands in ``errors``.
+"""
+
+from __future__ import annotations
+
+from eruca.admin.client import Admin
+from eruca.admin.errors import AdminError, NotFound, PeerRefused
+from eruca.admin.lookups import ask_each, groups_of, members_of, progress
+from eruca.admin.results.answer import Result, Table, errors_of
+from eruca.admin.results.progress import Lag
+from eruca.protocol import api
+from eruca.protocol.bodies import ProducerTableInfo
+
+
+class GroupInUse(Result, frozen=True, kw_only=True, rename="camel"):
+    """A consumer group with members that are online."""
+
+    group: str
+    members: int
+    lag: Lag | None
+    """Of the topic that was asked about, or of all its topics; None where it is not known."""
+
+    def __str__(self) -> str:
+        lag = "?" if self.lag is None else str(self.lag)
+        return f"group {self.group}: {self.members} online, {lag} messages not consumed"
+
+
+class Users(Table[GroupInUse], frozen=True, kw_only=True, rename="camel"):
+    """The consumer groups that use something now."""
+
+
+async def users_of_topic(admin: Admin, topic: str) -> Users:
+    """The groups of a topic that have members online (105, 300; 203 and 208 for each)."""
+    try:
+        groups = await groups_of(admin, await admin.route(topic), topic)
+    except AdminError:
+        return Users(items=[])  # it has no route, and so nobody uses it
+    return await _users(admin, groups, topic)
+
+
+async def users_of_group(admin: Admin, group: str) -> Users:
+    """A group, if it has members online (203 and 208)."""
+    return await _users(admin, [group], None)
+
+
+async def _users(admin: Admin, groups: list[str], topic: str | None) -> Users:
+    asked = await ask_each({group: _user(admin, group, topic) for group in groups})
+    found = [each for group in groups if (each := asked.answers.get(group)) is not None]
+    return Users(items=found, errors=errors_of(asked.errors, "whether it has members is not known"))
+
+
+async def _user(admin: Admin, group: str, topic: str | None) -> GroupInUse | None:
+    try:
+        members = len((await members_of(admin, group)).connection_set)
+    except PeerRefused:
+        return None  # no member is online
+    lag: Lag | None
+    try:
+        found = await progress(admin, group, topic)
+        lag = Lag(known=max(0, found.stats.lag()), complete=not found.errors)
+    except NotFound:
+        lag = Lag(known=0, complete=True)  # it has consumed nothing
+    except AdminError:
+        lag = None
+    return GroupInUse(group=group, members=members, lag=lag)
+
+
+async def producers_at(admin: Admin, address: str) -> dict[str, int]:
+    """How many producers of each group a broker has online (328); none where the broker cannot say it."""
+    try:
+        answer = await admin.call(address, api.GET_ALL_PRODUCER_INFO)
+    except AdminError:
+        return {}
+    groups = ProducerTableInfo.decode(answer.body).data
+    return {group: len(members) for group, members in sorted(groups.items()) if members}
