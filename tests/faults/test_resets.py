@@ -149,10 +149,13 @@ async def test_a_broker_that_has_just_restarted_is_waited_for(two: Two, work: Wo
         async with asyncio.timeout(60), came:
             await came.wait_for(lambda: len(bodies) >= count)
 
-    settings = ClientSettings(nameserver=two.nameserver.address, heartbeat_interval=3)
-    consumer = PushConsumer(work.group, listen, settings=settings, start_from="first")
+    settings = ClientSettings(nameserver=two.nameserver.address, heartbeat_interval=3, route_interval=1)
+    consumer = PushConsumer(work.group, listen, settings=settings, start_from="first", offset_interval=0.05)
     async with consumer.subscribe(work.topic):
         await has(2 * EACH)
+        async with asyncio.timeout(30):
+            while await work.stored() != [EACH, EACH]:  # noqa: ASYNC110 (else they come again without a reset)
+                await asyncio.sleep(0.05)
         two.brokers["broker-b"].stop()
         await asyncio.to_thread(two.start, "broker-b")
         status, out, err = await work.mqadmin()
