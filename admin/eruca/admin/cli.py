@@ -13,15 +13,20 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import TextIO
 
 from eruca.admin import commands as _declared  # noqa: F401  (declares every command)
-from eruca.admin import printers, security
+from eruca.admin import contexts, printers, security
 from eruca.admin.client import Admin, nameserver_addresses
-from eruca.admin.command import COMMANDS, OUTPUT, Command, Job
+from eruca.admin.command import COMMANDS, FORMS, OUTPUT, Command, Job
 from eruca.admin.errors import AdminError, BadValue, Status, UsageError
 from eruca.admin.text import harmless, nearest
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.version import version
 
 NAMESERVERS = "NAMESRV_ADDR"
+OTHERS = {
+    "context": "name clusters, and choose one: add, use, list, show, rm",
+    "schema": "print the JSON Schema of a command's result",
+}
+"""Words that are no commands about a cluster."""
 
 
 def overview() -> str:
@@ -29,6 +34,8 @@ def overview() -> str:
     lines = ["The most commonly used mqadmin commands are:"]
     for each in dict.fromkeys(COMMANDS.values()):
         lines.append(f"   {each.name:<20} {each.help}")
+    lines += ["", "Not in Apache's mqadmin 4.9:"]
+    lines += [f"   {name:<20} {help}" for name, help in OTHERS.items()]
     return "\n".join([*lines, "", "See 'mqadmin help <command>' for more information on a specific command.", ""])
 
 
@@ -59,6 +66,8 @@ async def run(
     if arguments[0] == "--version":
         out.write(f"mqadmin {version()}\n")
         return 0
+    if arguments[0].lower() == "context":
+        return _context(arguments[1:], environment, out, err)
     asked = arguments[0] if len(arguments) == 2 and arguments[0] in ("help", "schema") else ""
     name = arguments[1] if asked else arguments[0]
     found = COMMANDS.get(name.lower())
@@ -88,6 +97,17 @@ async def run(
         return Status.FAILED
 
 
+def _context(arguments: Sequence[str], environment: Mapping[str, str], out: TextIO, err: TextIO) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        out.write(contexts.USAGE)
+        return Status.DONE
+    try:
+        return contexts.run(arguments, environment, out, FORMS)
+    except AdminError as error:
+        err.write(f"mqadmin context: {harmless(str(error))}\n")
+        return error.status
+
+
 def _write_schema(found: Command, out: TextIO, err: TextIO) -> int:
     if not found.results:
         err.write(f"mqadmin schema: {found.name} has no JSON form\n")
@@ -105,27 +125,32 @@ async def _do(
     err: TextIO,
     terminal: TextIO | None,
 ) -> int:
-    addresses = given.get("n") or properties.get("rocketmq.namesrv.addr") or environment.get(NAMESERVERS, "")
-    nameservers = nameserver_addresses(addresses)
-    credentials = security.find_credentials(properties, environment)
-    context = security.make_context(security.find_tls(properties))
-    async with Admin(nameservers, credentials=credentials, tls=context, timeout=_seconds(given)) as admin:
-        job = Job(admin, given, out, err, environment=environment, terminal=terminal)
+    name, context = contexts.chosen(environment) or ("", contexts.Context(nameservers=""))
+    named = given.get("n") or properties.get("rocketmq.namesrv.addr") or environment.get(NAMESERVERS)
+    nameservers = nameserver_addresses(named or context.nameservers)
+    if context.tls:
+        properties = {"tls.enable": "true", "tls.config.file": context.tls, **properties}
+    credentials = security.find_credentials(properties, environment) or contexts.account_of(context)
+    tls = security.make_context(security.find_tls(properties))
+    async with Admin(nameservers, credentials=credentials, tls=tls, timeout=_seconds(given)) as admin:
+        job = Job(admin, given, out, err, environment=environment, terminal=terminal, context=name, ask=context.ask)
         try:
-            await _show(found, job, _form(found, given, environment))
+            await _show(found, job, _form(found, given, environment, context.output))
         finally:
             job.finish()
     return job.status
 
 
-def _form(found: Command, given: Mapping[str, str], environment: Mapping[str, str]) -> str:
-    """The form of the output that is wanted: by the option, else by the variable."""
+def _form(found: Command, given: Mapping[str, str], environment: Mapping[str, str], usual: str) -> str:
+    """The form of the output that is wanted: by the option, else by the variable, else the ``usual`` one."""
     option = next((option for option in found.options if option.name == OUTPUT), None)
     if option is None:
         return "apache"
     if option.key in given:
         return printers.checked(given[option.key], f"option {option}")
-    return printers.checked(environment.get(printers.VARIABLE) or "apache", f"the variable {printers.VARIABLE}")
+    return printers.checked(
+        environment.get(printers.VARIABLE) or usual or "apache", f"the variable {printers.VARIABLE}"
+    )
 
 
 async def _show(found: Command, job: Job, form: str) -> None:

@@ -57,15 +57,20 @@ class Job:
         *,
         environment: Mapping[str, str],
         terminal: TextIO | None = None,
+        context: str = "",
+        ask: bool = False,
     ) -> None:
         self.admin = admin
         self.environment = environment
+        self.asks = ask or "ask" in given
+        """Whether nothing that is in use goes unless a person agrees."""
         self.status = Status.DONE
         """The exit status, if nothing is raised."""
         self._given = given
         self._out = out
         self._err = err
         self._terminal = terminal
+        self._context = context
         self._open_line = False
 
     # ------------------------------------------------------------------ options
@@ -138,7 +143,8 @@ class Job:
         if self._terminal is None:
             return None
         self._out.flush()
-        self._err.write(f"{harmless(question)} [y/N] ")
+        where = f"[{self._context}] " if self._context else ""
+        self._err.write(f"{harmless(where + question)} [y/N] ")
         self._err.flush()
         return self._terminal.readline().strip().lower() in ("y", "yes")
 
@@ -245,14 +251,14 @@ def agree_to_changes(job: Job, changes: Mapping[str, tuple[Body, Body]]) -> None
 def agree_to_deletion(job: Job, users: Sequence[object], question: str) -> None:
     """Print who uses what is to be deleted; at a terminal, ask. Raises AdminError for no.
 
-    Without a terminal it goes on, as Apache's mqadmin does, unless ``--ask`` is given.
+    Without a terminal it goes on, as Apache's mqadmin does, unless ``--ask`` is given or the context says it.
     """
     for each in users:
         job.say(str(each))
     if not users:
         return
     agreed = job.agreed(question)
-    if agreed is None and job.has("ask"):
+    if agreed is None and job.asks:
         raise AdminError("nothing was changed: it is in use, and nobody is here to be asked; --yes does it")
     if agreed is False:
         raise AdminError("nothing was changed")

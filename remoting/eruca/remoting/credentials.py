@@ -20,18 +20,24 @@ def read_credentials(home: str | None) -> Credentials | None:
         return None
     file = Path(home) / TOOLS_FILE
     try:
-        account = _read_yaml(file.read_text())
+        text = file.read_text()
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise ValueError(f"{file} cannot be read: {error}") from None
+    return parse_credentials(text, str(file))
+
+
+def parse_credentials(text: str, where: str) -> Credentials | None:
+    """The account in a text of that form; None where it has none. Raises ValueError with a sentence about ``where``."""
+    account = _read_yaml(text)
     keys = account.get("accessKey", ""), account.get("secretKey", "")
     if not any(keys):
         return None
     try:
         return Credentials(*keys, account.get("securityToken") or None)
     except ValueError:
-        raise ValueError(f"{file} needs both accessKey and secretKey, or neither") from None
+        raise ValueError(f"{where} needs both accessKey and secretKey, or neither") from None
 
 
 class OwnAccount:

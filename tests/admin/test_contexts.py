@@ -1,0 +1,101 @@
+"""Contexts: clusters that an operator names once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.admin.conftest import Done, Lab
+
+
+@pytest.fixture
+def home(lab: Lab, tmp_path: Path) -> dict[str, str]:
+    """An environment in which only contexts name a cluster."""
+    return {"NAMESRV_ADDR": "", "XDG_CONFIG_HOME": str(tmp_path / "config")}
+
+
+async def test_a_context_names_a_cluster(lab: Lab, home: dict[str, str], tmp_path: Path) -> None:
+    async def run(*line: str, **more: str) -> Done:
+        return await lab.mqadmin(*line, environment={**home, **more})
+
+    assert await run("context", "add", "lab", "-n", lab.nameserver) == (0, "context lab added\n", "")
+    assert await run("context", "add", "away", "-n", "127.0.0.1:1") == (0, "context away added\n", "")
+    assert (tmp_path / "config/mqadmin/contexts.json").stat().st_mode & 0o777 == 0o600
+    assert (await run("context", "list")).out.splitlines() == [
+        "  away                 127.0.0.1:1",
+        f"* lab                  {lab.nameserver}",
+    ]
+    assert (await run("topicList")).status == 0
+    assert await run("context", "use", "away") == (0, "context away\n", "")
+    assert (await run("topicList")).status == 1
+    assert (await run("topicList", MQADMIN_CONTEXT="lab")).status == 0
+    assert (await run("topicList", "-n", lab.nameserver)).status == 0
+    assert (await run("topicList", NAMESRV_ADDR=lab.nameserver)).status == 0
+    assert await run("context", "use", "-") == (0, "context lab\n", "")
+    assert await run("context", "use", "none") == (0, "context none\n", "")
+    assert (await run("topicList")).status != 0
+    assert await run("context", "rm", "away") == (0, "context away removed\n", "")
+    assert "away" not in (await run("context", "list")).out
+
+
+async def test_a_context_has_habits(lab: Lab, home: dict[str, str]) -> None:
+    await lab.topic("Orders")
+    await lab.member("shop", "Orders")
+    add = ("context", "add", "prod", "-n", lab.nameserver, "--ask", "--output", "jsonl")
+    assert (await lab.mqadmin(*add, environment=home)).status == 0
+    assert (await lab.mqadmin("topicList", environment=home)).out.startswith('{"topic":')
+    delete = ("deleteTopic", "-t", "Orders", "-c", "DefaultCluster")
+    alone = await lab.mqadmin(*delete, environment=home)
+    assert (alone.status, alone.out) == (1, "")
+    assert "nobody is here to be asked" in alone.err
+    asked = await lab.mqadmin(*delete, environment=home, answers="n\n")
+    assert "[prod] topic Orders is consumed. Delete it with all its messages? [y/N] " in asked.err
+
+
+async def test_an_account_comes_from_a_file_or_a_command(lab: Lab, home: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "account.yml"
+    file.write_text("accessKey: me\nsecretKey: its-secret\n")
+    for name, option, value in (("file", "--account", str(file)), ("command", "--account-command", f"cat {file}")):
+        add = ("context", "add", name, "-n", lab.nameserver, option, value)
+        assert (await lab.mqadmin(*add, environment=home)).status == 0
+        done = await lab.mqadmin("topicList", environment={**home, "MQADMIN_CONTEXT": name})
+        assert done.status == 0, done
+        assert "its-secret" not in (await lab.mqadmin("context", "show", name, environment=home)).out
+    file.write_text("accessKey: me\n")
+    for name in ("file", "command"):
+        done = await lab.mqadmin("topicList", environment={**home, "MQADMIN_CONTEXT": name})
+        assert done.status == 1
+        assert "needs both accessKey and secretKey, or neither" in done.err
+
+
+WRONG = [
+    (["use", "prd"], 4, "there is no context prd; did you mean prod?"),
+    (["use", "-"], 4, "no other context was in use before"),
+    (["rm", "x"], 4, "there is no context x"),
+    (["add", "prod", "-n", "a:1"], 1, "there is a context prod already: mqadmin context rm prod"),
+    (["add", "two words", "-n", "a:1"], 2, "'two words' is no name of a context: letters, digits, '.', '_' and '-'"),
+    (["add", "new"], 2, "option -n (--namesrvAddr) is required"),
+    (["add", "new", "-n", "http://a"], 2, "a nameserver is named as host:port, without 'http://'"),
+    (["add", "new", "-n", "a:1", "--output", "xml"], 2, "option --output takes apache, table, wide"),
+    (["shrug"], 2, "usage: mqadmin context list | show [NAME]"),
+]
+
+
+@pytest.mark.parametrize(("line", "status", "sentence"), WRONG)
+async def test_what_is_wrong_is_one_sentence(
+    lab: Lab, home: dict[str, str], line: list[str], status: int, sentence: str
+) -> None:
+    await lab.mqadmin("context", "add", "prod", "-n", lab.nameserver, environment=home)
+    done = await lab.mqadmin("context", *line, environment=home)
+    assert (done.status, done.out) == (status, "")
+    assert done.err.startswith(f"mqadmin context: {sentence}")
+
+
+async def test_a_file_that_is_damaged_is_named(lab: Lab, home: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "config" / "mqadmin" / "contexts.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{")
+    done = await lab.mqadmin("topicList", environment=home)
+    assert (done.status, done.out) == (1, "")
+    assert str(file) in done.err
