@@ -3,7 +3,7 @@
 import pytest
 
 from eruca.admin.errors import UsageError
-from eruca.admin.posix import Option, check, parse, usage
+from eruca.admin.posix import Option, check, overruled, parse, usage
 
 TOPIC = Option("t", "topic", "name of the topic", required=True)
 STAMP = Option("s", "timestamp", "a time")
@@ -71,6 +71,15 @@ def test_required_options_and_groups_are_checked() -> None:
         with pytest.raises(UsageError) as refused:
             check(grouped, given)
         assert str(refused.value) == words
+
+
+def test_an_option_that_yields_does_not_count_beside_another_of_its_group() -> None:
+    broker, cluster = Option("b", "broker", "", group="bc"), Option("c", "cluster", "", group="bc", yields=True)
+    for given, idle in (({"b": "B", "c": "C"}, [cluster]), ({"c": "C"}, []), ({"b": "B"}, [])):
+        check((broker, cluster), given)
+        assert overruled((broker, cluster), given) == idle
+    with pytest.raises(UsageError, match="one of -b and -c is required"):
+        check((broker, cluster), {})
 
 
 def test_usage_has_apaches_layout() -> None:

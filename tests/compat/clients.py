@@ -207,6 +207,10 @@ class JavaProducer:
         self._judge = judge
         self._name = name
 
+    def heartbeat(self) -> None:
+        """Brokers learn at once that it is there."""
+        self._judge.call("heartbeat", name=self._name)
+
     def send(self, letters: Sequence[Letter], how: How = "sync", queue: Queue | None = None) -> list[Sent]:
         where: dict[str, Any] = {} if queue is None else {"queue": _queue_json(queue)}
         answer = self._judge.call(

@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import TextIO
 
 from eruca.admin import commands as _declared  # noqa: F401  (declares every command)
-from eruca.admin import contexts, printers, security
+from eruca.admin import contexts, posix, printers, security
 from eruca.admin.client import Admin, nameserver_addresses
 from eruca.admin.command import COMMANDS, FORMS, OUTPUT, Command, Job
 from eruca.admin.errors import AdminError, BadValue, Status, UsageError
@@ -133,7 +133,11 @@ async def _do(
     credentials = security.find_credentials(properties, environment) or contexts.account_of(context)
     tls = security.make_context(security.find_tls(properties))
     async with Admin(nameservers, credentials=credentials, tls=tls, timeout=_seconds(given)) as admin:
-        job = Job(admin, given, out, err, environment=environment, terminal=terminal, context=name, ask=context.ask)
+        beside = posix.overruled(found.options, given)
+        counting = {key: value for key, value in given.items() if key not in {option.key for option in beside}}
+        job = Job(admin, counting, out, err, environment=environment, terminal=terminal, context=name, ask=context.ask)
+        for option in beside:
+            job.say(f"mqadmin {found.name}: option {option} does not count beside -{option.group[0]}")
         try:
             await _show(found, job, _form(found, given, environment, context.output))
         finally:

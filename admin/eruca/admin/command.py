@@ -268,6 +268,12 @@ def _word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def first_of(first: Option, second: Option) -> tuple[Option, Option]:
+    """Two options of which one must be given; with both, the first counts."""
+    first, second = either(first, second)
+    return first, replace(second, yields=True)
+
+
 def either(first: Option, second: Option) -> tuple[Option, Option]:
     """Two options of which exactly one must be given."""
     group = first.letter + second.letter

@@ -22,7 +22,8 @@ KINDS = ("topic", "group", "broker", "address", "cluster", "member", "time", "nu
 class Option:
     """One option: ``-letter`` or ``--name``; ``group`` names a set of which exactly one must be given.
 
-    Options that Apache's mqadmin does not have may lack a letter. Raises ValueError for a kind that there is not.
+    One that ``yields`` may be given beside another of its group, and does not count then. Options that Apache's
+    mqadmin does not have may lack a letter. Raises ValueError for a kind that there is not.
     """
 
     letter: str
@@ -31,6 +32,7 @@ class Option:
     takes_value: bool = True
     required: bool = False
     group: str = ""
+    yields: bool = False
     added: bool = False
     """Whether Apache's mqadmin 4.9 lacks it; true of all without a letter."""
     kind: str = ""
@@ -85,10 +87,16 @@ def check(options: Sequence[Option], found: dict[str, str]) -> None:
             raise UsageError(f"option {option} is empty")
     for group in dict.fromkeys(option.group for option in options if option.group):
         members = [option for option in options if option.group == group]
-        given = [option for option in members if option.key in found]
+        given = [option for option in members if option.key in found and option not in overruled(options, found)]
         names = " and ".join(_spelled(option) for option in members)
         if len(given) != 1:
             raise UsageError(f"{names} exclude each other" if given else f"one of {names} is required")
+
+
+def overruled(options: Sequence[Option], found: dict[str, str]) -> list[Option]:
+    """The options that were given and do not count, because another of their group was given too."""
+    counting = {option.group for option in options if option.group and not option.yields and option.key in found}
+    return [option for option in options if option.yields and option.group in counting and option.key in found]
 
 
 def _flatten(known: dict[str, Option], arguments: Iterable[str]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eruca.admin.client import Admin
-from eruca.admin.command import BROKER, CLUSTER, Job, Shown, command, either
+from eruca.admin.command import BROKER, CLUSTER, Job, Shown, command, first_of
 from eruca.admin.errors import AdminError
 from eruca.admin.posix import Option
 from eruca.admin.results import brokers as found
@@ -17,7 +17,7 @@ from eruca.protocol.bodies import BrokerData
 from eruca.protocol.header import Empty
 
 
-@command("brokerStatus", "show the runtime info of brokers", *either(BROKER, CLUSTER), results=(found.Servers,))
+@command("brokerStatus", "show the runtime info of brokers", *first_of(BROKER, CLUSTER), results=(found.Servers,))
 async def broker_status(job: Job) -> Shown:
     """28 at one broker, or at all masters and slaves of a cluster."""
     address = job.maybe("b")
@@ -38,7 +38,7 @@ async def broker_status(job: Job) -> Shown:
 @command(
     "updateBrokerConfig",
     "change a setting of brokers at run time",
-    *either(BROKER, CLUSTER),
+    *first_of(BROKER, CLUSTER),
     Option("k", "key", "the setting", required=True),
     Option("v", "value", "its new value", required=True),
 )
@@ -56,7 +56,7 @@ async def update_broker_config(job: Job) -> None:
             job.note(each, answer.remark)
 
 
-@command("getBrokerConfig", "show the settings of brokers", *either(BROKER, CLUSTER), results=(found.Servers,))
+@command("getBrokerConfig", "show the settings of brokers", *first_of(BROKER, CLUSTER), results=(found.Servers,))
 async def get_broker_config(job: Job) -> Shown:
     """26 at one broker, or at all masters and slaves of a cluster."""
     address = job.maybe("b")

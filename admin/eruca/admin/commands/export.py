@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from eruca.admin.command import BROKER, Job, Shown, command, either
+from eruca.admin.command import BROKER, Job, Shown, command, first_of
 from eruca.admin.errors import AdminError, UsageError
 from eruca.admin.posix import Option
 from eruca.admin.results.metrics import BrokerMetrics, ClusterMetrics, cluster_metrics, user_groups, user_topics
@@ -32,7 +32,7 @@ def _write(job: Job, name: str, content: Any) -> None:
 @command(
     "exportMetadata",
     "write topics and consumer groups to files",
-    *either(BROKER, Option("c", "clusterName", "all masters of this cluster")),
+    *first_of(BROKER, Option("c", "clusterName", "all masters of this cluster")),
     FOLDER,
     Option("t", "topic", "only topics", takes_value=False),
     Option("g", "subscriptionGroup", "only consumer groups", takes_value=False),

@@ -18,7 +18,7 @@ from eruca.admin.command import (
     agree_to_changes,
     agree_to_deletion,
     command,
-    either,
+    first_of,
 )
 from eruca.admin.commands.topic import drop_topic
 from eruca.admin.errors import AdminError, Status
@@ -48,7 +48,7 @@ CONSUMER_GROUP = Option("g", "consumerGroup", "name of the consumer group", requ
 @command(
     "updateSubGroup",
     "create a consumer group or change it",
-    *either(BROKER, MASTERS),
+    *first_of(BROKER, MASTERS),
     GROUP,
     Option("s", "consumeEnable", "true (default): it may consume"),
     Option("m", "consumeFromMinEnable", "true: it may start from the first message; default false"),
@@ -96,7 +96,7 @@ def _group_config(job: Job, start: SubscriptionGroupConfig) -> SubscriptionGroup
 @command(
     "deleteSubGroup",
     "delete a consumer group",
-    *either(BROKER, MASTERS),
+    *first_of(BROKER, MASTERS),
     GROUP,
     Option("r", "removeOffset", "true: remove its offsets too; default false", kind="boolean"),
     *DELETION,

@@ -19,6 +19,7 @@ from eruca.admin.command import (
     agree_to_deletion,
     command,
     either,
+    first_of,
 )
 from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused, Status, UsageError
 from eruca.admin.lookups import ask_each, readable_queues
@@ -174,7 +175,7 @@ async def delete_topic(job: Job) -> None:
 @command(
     "updateTopicPerm",
     "change the permission of a topic",
-    *either(BROKER, MASTERS),
+    *first_of(BROKER, MASTERS),
     TOPIC,
     Option("p", "perm", "permission: 2 write, 4 read, 6 both", required=True),
 )
