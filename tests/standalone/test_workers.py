@@ -27,17 +27,20 @@ PROGRAM = """
 import contextlib, os
 from eruca.client import App
 
+def say(*words):  # by one write: two workers share the pipe
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+
 @contextlib.asynccontextmanager
 async def lifespan():
-    print("open", os.getpid(), flush=True)
+    say("open", os.getpid())
     yield
-    print("closed", os.getpid(), flush=True)
+    say("closed", os.getpid())
 
 app = App(lifespan=lifespan)
 
 @app.consumer("Orders", "kitchen", start_from="first")
 async def cook(dish: str):
-    print("cooked", dish, "{version}", flush=True)
+    say("cooked", dish, "{version}")
 """
 
 
@@ -68,7 +71,10 @@ class Running:
     def says(self, pattern: str) -> str:
         """Wait for a line with this pattern; returns its first group, or what matched."""
         while True:
-            line = self._lines.get(timeout=30)
+            try:
+                line = self._lines.get(timeout=30)
+            except queue.Empty:
+                raise AssertionError(f"it does not say {pattern}: {self.said}") from None
             assert line is not None, f"it ended without saying {pattern}: {self.said}"
             self.said.append(line)
             if found := re.search(pattern, line):

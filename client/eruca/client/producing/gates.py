@@ -28,7 +28,7 @@ class Gates:
         new_topic_queues: queues of a topic that the first send creates.
         let_go: has sends leave, in their order and before others.
         failed: a send got no route, or no connection, or not in its time (TimeoutError).
-        drop: ends a send that the end of the session overtook.
+        drop: ends a send that the end of the session overtook, or that met a defect.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Gates:
         *,
         let_go: Callable[[list[Send]], None],
         failed: Callable[[Send, ClientError | TimeoutError], None],
-        drop: Callable[[Send, ClientError], None],
+        drop: Callable[[Send, BaseException], None],
     ) -> None:
         self._session = session
         self._new_topic_queues = new_topic_queues
@@ -58,8 +58,9 @@ class Gates:
         place = send.topic.name if send.queue is None else send.queue
 
         def ended(task: asyncio.Task[None]) -> None:
-            if task.cancelled() and self._leave(place, send):
-                self._drop(send, stopped())
+            error = stopped() if task.cancelled() else task.exception()
+            if error is not None and self._leave(place, send):
+                self._drop(send, error)
 
         task = self._session.spawn(self._work(place, send))
         self._waiting.setdefault(place, {})[send] = task
