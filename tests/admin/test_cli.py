@@ -44,6 +44,9 @@ OPTIONS = {
     "producerConnection": "g! t!",
     "resetOffsetByTime": "g! t! s! f c+ b q o",  # the last three: of 5.3.3
     "resetOffset": "g! t f",  # Eruca's own
+    "export": "c",  # these three as well
+    "diff": "c f!",
+    "apply": "c f!",
     "skipAccumulatedMessage": "g! t! f",
     "cloneGroupOffset": "s! d! t! o",
     "statsAll": "a+ t",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 from pathlib import Path
@@ -78,6 +79,7 @@ def test_apaches_mqadmin_of_5x(judge5: Judge, tmp_path: Path) -> None:
 def test_erucas_mqadmin(kind: str, judge: Judge, tmp_path: Path) -> None:
     with start(kind, tmp_path) as cluster, contextlib.chdir(tmp_path):  # consumerStatus writes files where it is
         printed = transcript(cluster, eruca_mqadmin, judge)
+        files_make_the_same_cluster(cluster, tmp_path)
 
     assert printed.keys() == golden().keys()
     for command, expected in golden().items():
@@ -92,6 +94,29 @@ def test_erucas_mqadmin(kind: str, judge: Judge, tmp_path: Path) -> None:
                 # A wrong command line ends with 2 here.
                 assert now.exit == 2 * was.exit, f"{command} {was.options}: {now.stderr}"
                 same_keys_or_lines(was, now, on_eruca=kind == "eruca")
+
+
+def files_make_the_same_cluster(cluster: Cluster, folder: Path) -> None:
+    """What export writes gives an emptied cluster the same topics, groups and order configurations again."""
+
+    def done(*line: str, status: int = 0) -> str:
+        outcome = eruca_mqadmin((line[0], "-n", cluster.address, *line[1:]))
+        assert outcome.exit == status, outcome
+        return outcome.stdout
+
+    exported = done("export")
+    file, empty = folder / "cluster.json", folder / "empty.json"
+    file.write_text(exported)
+    empty.write_text("{}")
+    assert json.loads(exported)["topics"] and json.loads(exported)["orderConf"]
+    assert done("apply", "-f", str(file), "--prune") == "nothing is to be changed\n"
+    done("apply", "-f", str(empty), "--prune")
+    left = json.loads(done("export"))
+    assert (left["topics"], left["orderConf"]) == ([], {})  # the member that is about to stop may bring its group again
+    done("diff", "-f", str(file), status=3)
+    done("apply", "-f", str(file))
+    assert done("export") == exported
+    assert done("apply", "-f", str(file), "--prune") == "nothing is to be changed\n"
 
 
 def only(commands: set[str], mqadmin: Mqadmin) -> Mqadmin:

@@ -16,6 +16,7 @@ _SUBJECTS = (
     "kv",
     "monitor",
     "export",
+    "declared",
     "acl",
 )
 

@@ -25,6 +25,7 @@ from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused, Stat
 from eruca.admin.lookups import ask_each, readable_queues
 from eruca.admin.posix import Option
 from eruca.admin.results import topics as found
+from eruca.admin.results.declared import ORDER_TOPIC_CONFIG
 from eruca.admin.results.users import users_of_topic
 from eruca.admin.text import millis_text, nearest
 from eruca.protocol import api, fastjson
@@ -34,8 +35,6 @@ from eruca.protocol.fastjson import Style
 from eruca.protocol.headers import routes, topics
 from eruca.protocol.queues import share_averagely
 
-ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
-"""The nameserver's namespace for the queues of ordered topics."""
 _UNIT, _UNIT_SUB = 1, 2
 _DEFAULT_QUEUES = 8
 
@@ -78,7 +77,7 @@ async def update_topic(job: Job) -> None:
         await create_topic(job.admin, address, config)
         if config.order:
             own = f"{await job.admin.broker_name_at(address)}:{config.write_queue_nums}"
-            await _put_order(job.admin, config.topic_name, await _merged_order(job.admin, config.topic_name, own))
+            await put_order(job.admin, config.topic_name, await _merged_order(job.admin, config.topic_name, own))
             job.write(f"set broker orderConf. isOrder=true, orderConf=[{own}]")
         job.line(f"create topic to {address} success.")
     else:
@@ -89,7 +88,7 @@ async def update_topic(job: Job) -> None:
             job.line(f"create topic to {master} success.")
         if config.order:
             order = ";".join(f"{broker.broker_name}:{config.write_queue_nums}" for broker in brokers)
-            await _put_order(job.admin, config.topic_name, order)
+            await put_order(job.admin, config.topic_name, order)
             job.write(f"set cluster orderConf. isOrder=true, orderConf=[{order}]")
     job.write(str(config))
 
@@ -124,7 +123,8 @@ async def topic_at(admin: Admin, address: str, topic: str) -> TopicConfig | None
     return TopicConfigSerializeWrapper.decode(answer.body).topic_config_table.get(topic)
 
 
-async def _put_order(admin: Admin, topic: str, order: str) -> None:
+async def put_order(admin: Admin, topic: str, order: str) -> None:
+    """Store an order configuration at every nameserver."""
     request = routes.PutKVConfig(namespace=ORDER_TOPIC_CONFIG, key=topic, value=order)
     await admin.call_nameservers(api.PUT_KV_CONFIG, request)
 
@@ -344,7 +344,7 @@ async def update_order_conf(job: Job) -> None:
         order = job.text("v")
         if not order:
             raise UsageError("please set orderConf with option -v.")
-        await _put_order(job.admin, topic, order)
+        await put_order(job.admin, topic, order)
         job.write(f"update orderConf success. topic=[{topic}], orderConf=[{order}]")
     elif method == "delete":
         await job.admin.call_nameservers(api.DELETE_KV_CONFIG, key)

@@ -1,0 +1,165 @@
+"""Commands about the file that says what a cluster shall have: write it, compare with it, make it so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from eruca.admin.client import Admin
+from eruca.admin.command import Job, Shown, agree_to_deletion, command
+from eruca.admin.commands.topic import create_topic, put_order
+from eruca.admin.errors import AdminError, Status
+from eruca.admin.lookups import ask_each
+from eruca.admin.posix import Option
+from eruca.admin.results import declared as found
+from eruca.admin.results.declared import ORDER_TOPIC_CONFIG, Change, Difference, Parts
+from eruca.admin.results.users import GroupInUse, users_of_group, users_of_topic
+from eruca.protocol import api
+from eruca.protocol.headers import routes, topics
+from eruca.protocol.names import dead_letter_topic, retry_topic
+
+_CLUSTER = Option("c", "clusterName", "the cluster; default: the only one", kind="cluster")
+_FILE = Option("f", "file", "the file: .yaml, .json or .toml", required=True, kind="file")
+_PRUNE = Option("", "prune", "delete what is not in the file, too", takes_value=False)
+
+
+@command(
+    "export", "print topics, groups and order configurations as a file for apply", _CLUSTER, results=(found.Declared,)
+)
+async def export(job: Job) -> Shown:
+    """21, 305 and 201 at each master, 219; as JSON, if no other form is asked for."""
+    result = await found.declared_state(job.admin, await _masters(job))
+    text = msgspec.json.format(msgspec.json.encode(result), indent=2).decode()
+    return Shown(result, lambda: job.line(text))
+
+
+@command("diff", "show what apply would change", _CLUSTER, _FILE, _PRUNE, results=(Difference,))
+async def diff(job: Job) -> Shown:
+    """As export; changes nothing, and ends with 3 if there is a difference."""
+    _, _, result = await _compared(job, await _masters(job))
+    if result.items:
+        job.status = Status.WOULD_CHANGE
+
+    def apache() -> None:
+        for each in result.items:
+            job.line(str(each))
+
+    return Shown(result, apache)
+
+
+@command(
+    "apply",
+    "create and change topics, groups and order configurations as a file says",
+    _CLUSTER,
+    _FILE,
+    _PRUNE,
+    Option("", "dry-run", "change nothing; end with 3 if there is a difference", takes_value=False),
+    Option("", "ask", "ask before what is in use goes; without a terminal, refuse", takes_value=False),
+    Option("", "yes", "ask nothing", takes_value=False),
+)
+async def apply(job: Job) -> None:
+    """As export; then 17, 200, 100 for each change, and 215, 216, 207, 102 for what goes."""
+    masters = await _masters(job)
+    wanted, old, result = await _compared(job, masters)
+    for each in result.items:
+        job.line(str(each))
+    if not result.items:
+        job.line("nothing is to be changed")
+        return
+    if job.has("dry-run"):
+        job.status = Status.WOULD_CHANGE
+        return
+    question = f"Make {len(result.items)} changes?"
+    users = await _users(job.admin, result)
+    if users:
+        agree_to_deletion(job, users, question)
+    elif job.agreed(question) is False:
+        raise AdminError("nothing was changed")
+    left = set(wanted) | set(old)
+    done = 0
+    for each in result.items:
+        place = (each.kind, each.name, each.broker)
+        try:
+            if each.action == "delete":
+                left.discard(place)
+                last = not any(kind == "topic" and name == each.name for kind, name, _ in left)
+                await _delete(job.admin, each, masters, everywhere=last)
+            else:
+                await _put(job.admin, each, {**old, **wanted}, masters)
+            done += 1
+        except AdminError as error:
+            job.report(f"{each}: {error}", Status.PARTIAL)
+    job.line(f"{done} of {len(result.items)} changes made")
+
+
+async def _masters(job: Job) -> dict[str, str]:
+    """The masters of the cluster by name. Raises AdminError where a broker has none, and if no cluster is meant."""
+    cluster = job.maybe("c")
+    if cluster is None:
+        known = sorted((await job.admin.clusters()).cluster_addr_table)
+        if len(known) != 1:
+            raise AdminError(f"give the cluster with -c; the nameserver knows: {', '.join(known) or 'none'}")
+        cluster = known[0]
+    masters = {}
+    for broker in await job.admin.brokers_in(cluster):
+        address = broker.master()
+        if address is None:
+            raise AdminError(f"broker {broker.broker_name} has no master: what it shall have is not known")
+        masters[broker.broker_name] = address
+    return masters
+
+
+async def _compared(job: Job, masters: dict[str, str]) -> tuple[Parts, Parts, Difference]:
+    """What the file says, what the cluster has, and the difference."""
+    path = job.text("f")
+    wanted = found.parts_of(found.read(_content(path), path), masters)
+    old = found.parts_of(await found.declared_state(job.admin, masters), masters)
+    return wanted, old, found.difference(wanted, old, prune=job.has("prune"))
+
+
+def _content(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise AdminError(f"{path} cannot be read: {error.strerror}") from None
+
+
+async def _users(admin: Admin, result: Difference) -> list[GroupInUse]:
+    """Who uses what is to be deleted."""
+    gone = dict.fromkeys((each.kind, each.name) for each in result.items if each.action == "delete")
+    asks = {
+        f"{kind} {name}": users_of_topic(admin, name) if kind == "topic" else users_of_group(admin, name)
+        for kind, name in gone
+        if kind != "order"
+    }
+    users = [user for answer in (await ask_each(asks)).strict().values() for user in answer.items]
+    return list({user.group: user for user in users}.values())
+
+
+async def _put(admin: Admin, change: Change, parts: Parts, masters: dict[str, str]) -> None:
+    part = parts[change.kind, change.name, change.broker]
+    if isinstance(part, str):
+        await put_order(admin, change.name, part)
+    elif isinstance(part, found.DeclaredTopic):
+        await create_topic(admin, masters[str(change.broker)], part.config(order=("order", change.name, None) in parts))
+    elif isinstance(part, found.DeclaredGroup):
+        body = part.config().encode()
+        await admin.call(masters[str(change.broker)], api.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
+
+
+async def _delete(admin: Admin, change: Change, masters: dict[str, str], *, everywhere: bool) -> None:
+    """A group goes with its retry and dead letter topics there; its offsets stay, as with ``deleteSubGroup``."""
+    if change.broker is None:
+        key = routes.KVConfigKey(namespace=ORDER_TOPIC_CONFIG, key=change.name)
+        await admin.call_nameservers(api.DELETE_KV_CONFIG, key)
+        return
+    names = [change.name]
+    if change.kind == "group":
+        request = topics.DeleteSubscriptionGroup(group_name=change.name, remove_offset=False)
+        await admin.call(masters[change.broker], api.DELETE_SUBSCRIPTIONGROUP, request)
+        names = [retry_topic(change.name), dead_letter_topic(change.name)]
+    for name in names:
+        await admin.call(masters[change.broker], api.DELETE_TOPIC_IN_BROKER, topics.OfTopic(topic=name))
+    if change.kind == "topic" and everywhere:
+        await admin.call_nameservers(api.DELETE_TOPIC_IN_NAMESRV, topics.DeleteTopicInNamesrv(topic=change.name))

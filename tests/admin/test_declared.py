@@ -1,0 +1,121 @@
+"""The file that says what a cluster shall have: export, diff, apply."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from eruca.admin.errors import BadValue
+from eruca.admin.results.declared import Declared, DeclaredGroup, DeclaredTopic, difference, parts_of, read
+from tests.admin.conftest import Lab
+
+MASTERS = ("broker-a", "broker-b")
+FILE = """
+[[topics]]
+name = "Orders"
+readQueueNums = 4
+writeQueueNums = 4
+
+[[topics]]
+name = "Log"
+perm = 4
+
+[[groups]]
+name = "shop"
+retryMaxTimes = 3
+
+[orderConf]
+Orders = "broker-a:4"
+"""
+
+
+def lines(wanted: Declared, found: Declared, *, prune: bool = False) -> list[str]:
+    parts = parts_of(wanted, MASTERS), parts_of(found, MASTERS)
+    return [str(each) for each in difference(*parts, prune=prune).items]
+
+
+def test_the_difference_is_by_object_and_broker() -> None:
+    wanted = Declared(
+        topics=[DeclaredTopic(name="New", brokers=["broker-b"]), DeclaredTopic(name="Other", perm=4)],
+        groups=[DeclaredGroup(name="shop")],
+        order_conf={"New": "broker-b:8"},
+    )
+    found = Declared(
+        topics=[
+            DeclaredTopic(name="Other", brokers=["broker-a"]),
+            DeclaredTopic(name="Other", brokers=["broker-b"], perm=4),
+            DeclaredTopic(name="Gone", brokers=["broker-b"]),
+        ],
+        groups=[DeclaredGroup(name="shop"), DeclaredGroup(name="nobody", brokers=["broker-a"])],
+        order_conf={"New": "broker-b:4", "Gone": "broker-b:8"},
+    )
+    changes = [
+        "~ order New: orderConf broker-b:4 -> broker-b:8",
+        "+ topic New at broker-b",
+        "~ topic Other at broker-a: perm 6 -> 4",
+    ]
+    assert lines(wanted, found) == changes
+    gone = ["- group nobody at broker-a", "- order Gone", "- topic Gone at broker-b"]
+    assert lines(wanted, found, prune=True) == [*changes, *gone]
+    assert lines(wanted, wanted, prune=True) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('topics = [{name = "T", queues = 4}]', "unknown field `queues`"),
+        ('topics = [{name = ""}]', "a name is empty"),
+        ('topics = [{name = "T", readQueueNums = "4"}]', "Expected `int`, got `str`"),
+        ('topics = [{name = "T", readQueueNums = -1}]', "readQueueNums"),
+        ('errors = [{peer = "b", code = 1, text = "silent", missing = "all"}]', "a part of a cluster only: silent"),
+        ("topics = [", "file.toml: "),
+    ],
+)
+def test_what_is_no_such_file_is_refused(text: str, words: str) -> None:
+    with pytest.raises(BadValue, match=words):
+        read(text.encode(), "file.toml")
+
+
+def test_what_stands_for_no_broker_or_twice_is_refused() -> None:
+    for brokers, words in ((["broker-x"], "is for broker-x; the cluster's masters"), (["broker-a"], "stands twice")):
+        declared = Declared(topics=[DeclaredTopic(name="T"), DeclaredTopic(name="T", brokers=brokers)])
+        with pytest.raises(BadValue, match=words):
+            parts_of(declared, MASTERS)
+
+
+async def test_apply_makes_it_so_and_a_second_one_changes_nothing(lab: Lab, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text(FILE)
+    changes = "+ order Orders\n+ topic Orders at broker-a\n+ topic Log at broker-a\n+ group shop at broker-a\n"
+    for command in (["diff"], ["apply", "--dry-run"]):
+        seen = await lab.mqadmin(*command, "-f", str(file))
+        assert (seen.status, seen.out) == (3, changes)
+    refused = await lab.mqadmin("apply", "-f", str(file), answers="n\n")
+    assert (refused.status, refused.err) == (1, "Make 4 changes? [y/N] mqadmin apply: nothing was changed\n")
+    applied = await lab.mqadmin("apply", "-f", str(file))
+    assert (applied.status, applied.out, applied.err) == (0, f"{changes}4 of 4 changes made\n", "")
+    again = await lab.mqadmin("apply", "-f", str(file), "--prune")
+    assert (again.status, again.out, again.err) == (0, "nothing is to be changed\n", "")
+    assert (await lab.mqadmin("diff", "-f", str(file))).status == 0
+
+
+async def test_what_export_writes_gives_the_same_cluster_again(lab: Lab, tmp_path: Path) -> None:
+    empty, file = tmp_path / "empty.json", tmp_path / "cluster.yaml"
+    empty.write_text("{}")
+    start = tmp_path / "start.toml"
+    start.write_text(FILE)
+    await lab.done("apply", "-f", str(start))
+    exported = (await lab.done("export", "-o", "yaml")).out
+    file.write_text(exported)
+    assert yaml.safe_load(exported) == json.loads((await lab.done("export")).out)
+    await lab.member("shop", "Orders")
+    kept = await lab.mqadmin("apply", "-f", str(empty), "--prune", "--ask")
+    assert kept.status == 1 and "group shop: 1 online" in kept.err
+    pruned = await lab.mqadmin("apply", "-f", str(empty), "--prune", "--yes")
+    assert (pruned.status, pruned.out.splitlines()[-1]) == (0, "4 of 4 changes made")
+    assert json.loads((await lab.done("export")).out) == {"errors": [], "topics": [], "groups": [], "orderConf": {}}
+    await lab.done("apply", "-f", str(file))
+    assert (await lab.done("export", "-o", "yaml")).out == exported
