@@ -10,6 +10,7 @@ import pytest
 
 from eruca.admin.cli import run
 from eruca.admin.commands import message
+from eruca.protocol.bodies import TopicConfig
 from tests.admin.conftest import Lab
 from tests.support.peers import Pushed
 
@@ -132,15 +133,15 @@ async def test_a_message_is_found_by_every_id(lab: Lab, bodies: Path) -> None:
 async def test_what_is_not_found_is_said(lab: Lab) -> None:
     await lab.topic("T")
     await lab.send("T", "hello", keys="k1")
-    for line, words in (
-        (("queryMsgByKey", "-t", "T", "-k", "none"), "no message of topic T has the key none"),
-        (("queryMsgByUniqueKey", "-t", "T", "-i", "AB"), "no message of topic T has the id AB"),
-        (("queryMsgByOffset", "-t", "T", "-b", "broker-a", "-i", "0", "-o", "7"), "its offsets are 0 to 0"),
-        (("queryMsgByOffset", "-t", "T", "-b", "other", "-i", "0", "-o", "0"), "T is not on broker other"),
-        (("queryCq", "-t", "T", "-q", "0", "-i", "7"), "Index 7 of 0@T is not exist!"),
+    for line, status, words in (
+        (("queryMsgByKey", "-t", "T", "-k", "none"), 4, "no message of topic T has the key none"),
+        (("queryMsgByUniqueKey", "-t", "T", "-i", "AB"), 4, "no message of topic T has the id AB"),
+        (("queryMsgByOffset", "-t", "T", "-b", "broker-a", "-i", "0", "-o", "7"), 1, "its offsets are 0 to 0"),
+        (("queryMsgByOffset", "-t", "T", "-b", "other", "-i", "0", "-o", "0"), 1, "T is not on broker other"),
+        (("queryCq", "-t", "T", "-q", "0", "-i", "7"), 1, "Index 7 of 0@T is not exist!"),
     ):
         done = await lab.mqadmin(*line)
-        assert (done.status, done.out, words in done.err) == (1, "", True), done
+        assert (done.status, done.out, words in done.err) == (status, "", True), done
 
 
 async def test_who_consumed_a_message(lab: Lab) -> None:
@@ -246,4 +247,17 @@ async def test_the_trace_of_a_message(lab: Lab) -> None:
     assert [done.rows[4][n] for n in (0, 1, 2, 5, 6)] == ["Sub", "G", "127.0.0.1", "7ms", "failed"]
     assert len(lines) == 6
     none = await lab.mqadmin("queryMsgTraceById", "-i", "ID9", "-t", "Traces")
-    assert (none.status, "has no trace of the message ID9" in none.err) == (1, True)
+    assert (none.status, "has no trace of the message ID9" in none.err) == (4, True)
+
+
+async def test_what_one_broker_has_is_shown_and_the_silent_one_is_named(lab: Lab) -> None:
+    await lab.topic("T")
+    (message_id,) = await lab.send("T", "one", keys="order-7")
+    await lab.register("broker-b", "127.0.0.1:1", TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
+    for line in (("queryMsgByKey", "-t", "T", "-k", "order-7"), ("queryMsgByUniqueKey", "-t", "T", "-i", message_id)):
+        done = await lab.mqadmin(*line)
+        assert (done.status, message_id in done.out or "Queue Offset:" in done.out) == (5, True), done
+        assert done.err.startswith("broker-b: ") and done.err.endswith(": its messages are missing\n")
+    for line in (("queryMsgByKey", "-t", "T", "-k", "none"), ("queryMsgByUniqueKey", "-t", "T", "-i", "AB")):
+        unknown = await lab.mqadmin(*line)
+        assert unknown.status == 5 and "broker-b: " in unknown.err

@@ -14,6 +14,7 @@ from ipaddress import ip_address
 
 from eruca.admin.client import HEAVY, Admin, some_address
 from eruca.admin.errors import AdminError, PeerRefused
+from eruca.admin.lookups import Asked, ask_each
 from eruca.protocol import api
 from eruca.protocol.bodies import PERM_WRITE, TopicRouteData
 from eruca.protocol.codes import ResponseCode
@@ -225,28 +226,36 @@ async def view(admin: Admin, offset_id: str) -> Record:
     return decode_record(answer.body)
 
 
-async def find(admin: Admin, topic: str, key: str, *, unique: bool = False, most: int = 64) -> list[Record]:
-    """The messages of a topic with a business key, or with a unique key when ``unique``; by store time."""
-    found: list[Record] = []
-    for broker in (await admin.route(topic)).broker_datas:
-        address = some_address(broker)
-        if address is None:
-            continue
-        request = pulling.QueryMessage(
-            topic=topic,
-            key=key,
-            max_num=most,
-            begin_timestamp=0,
-            end_timestamp=_LONGEST,
-            unique_key_query=True if unique else None,
-        )
-        try:
-            answer = await admin.call(address, api.QUERY_MESSAGE, request, timeout=HEAVY)
-        except PeerRefused as refused:
-            if refused.code != ResponseCode.QUERY_NOT_FOUND:
-                raise
-            continue
-        found += decode_records(answer.body)
+async def find(admin: Admin, topic: str, key: str, *, unique: bool = False, most: int = 64) -> Asked[list[Record]]:
+    """The messages of a topic with a business key, or with a unique key when ``unique``, by broker."""
+    brokers = {each.broker_name: at for each in (await admin.route(topic)).broker_datas if (at := some_address(each))}
+    asked = await ask_each({name: _find_at(admin, at, topic, key, unique, most) for name, at in brokers.items()})
+    if not asked.answers:
+        asked.strict()
+    return asked
+
+
+def records_of(found: Asked[list[Record]]) -> list[Record]:
+    """All messages that were found, broker by broker."""
+    return [each for broker in sorted(found.answers) for each in found.answers[broker]]
+
+
+async def _find_at(admin: Admin, address: str, topic: str, key: str, unique: bool, most: int) -> list[Record]:
+    request = pulling.QueryMessage(
+        topic=topic,
+        key=key,
+        max_num=most,
+        begin_timestamp=0,
+        end_timestamp=_LONGEST,
+        unique_key_query=True if unique else None,
+    )
+    try:
+        answer = await admin.call(address, api.QUERY_MESSAGE, request, timeout=HEAVY)
+    except PeerRefused as refused:
+        if refused.code != ResponseCode.QUERY_NOT_FOUND:
+            raise
+        return []
+    found = decode_records(answer.body)
     if unique:
-        return sorted((each for each in found if message_id(each) == key), key=lambda each: each.store_timestamp)
+        return [each for each in found if message_id(each) == key]
     return [each for each in found if each.topic == topic and key in each.keys]

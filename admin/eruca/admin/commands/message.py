@@ -8,7 +8,7 @@ from pathlib import Path
 
 from eruca.admin.client import HEAVY
 from eruca.admin.command import TOPIC, Job, command
-from eruca.admin.errors import AdminError
+from eruca.admin.errors import AdminError, NotFound
 from eruca.admin.lookups import broker_address, queues_and_brokers
 from eruca.admin.message_tracks import tracks
 from eruca.admin.messages import (
@@ -19,6 +19,7 @@ from eruca.admin.messages import (
     message_properties,
     pull,
     pulled_properties,
+    records_of,
     send,
     view,
 )
@@ -160,12 +161,14 @@ _KEYS = "%-50s %4s %40s"
 )
 async def query_by_key(job: Job) -> None:
     """12 at every broker of the topic."""
-    found = await find(job.admin, job.text("t"), job.text("k"))
-    if not found:
-        raise AdminError(f"no message of topic {job.text('t')} has the key {job.text('k')}")
+    asked = await find(job.admin, job.text("t"), job.text("k"))
+    found = records_of(asked)
+    if not found and not asked.errors:
+        raise NotFound(f"no message of topic {job.text('t')} has the key {job.text('k')}")
     job.row(_KEYS, "#Message ID", "#QID", "#Offset")
     for record in found:
         job.row(_KEYS, message_id(record), record.queue_id, record.queue_offset)
+    job.missing(asked.errors, "its messages are missing")
 
 
 @command(
@@ -179,9 +182,13 @@ async def query_by_key(job: Job) -> None:
 )
 async def query_by_unique_key(job: Job) -> None:
     """12 for a producer's id at every broker of the topic; 309 with -g and -d."""
-    found = await find(job.admin, job.text("t"), job.text("i"), unique=True, most=32)
+    asked = await find(job.admin, job.text("t"), job.text("i"), unique=True, most=32)
+    found = sorted(records_of(asked), key=lambda each: each.store_timestamp)
+    job.missing(asked.errors, "its messages are missing")
     if not found:
-        raise AdminError(f"no message of topic {job.text('t')} has the id {job.text('i')}")
+        if not asked.errors:
+            raise NotFound(f"no message of topic {job.text('t')} has the id {job.text('i')}")
+        return
     if job.has("g") and job.has("d"):
         job.write(await _consume_directly(job, found[0]))
         return

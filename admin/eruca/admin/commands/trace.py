@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from eruca.admin.command import Job, command
-from eruca.admin.errors import AdminError
-from eruca.admin.messages import body_of, find
+from eruca.admin.errors import NotFound
+from eruca.admin.messages import body_of, find, records_of
 from eruca.admin.posix import Option
 from eruca.admin.text import seconds_text
 from eruca.protocol.names import TRACE_TOPIC
@@ -62,13 +62,15 @@ def _step(fields: list[str], message_id: str, host: str) -> Step | None:
 async def query_trace(job: Job) -> None:
     """12 in the topic of the traces."""
     message_id, topic = job.text("i"), job.text("t", TRACE_TOPIC)
+    asked = await find(job.admin, topic, message_id)
     found = [
         step
-        for record in await find(job.admin, topic, message_id)
+        for record in records_of(asked)
         for step in steps(body_of(record).decode("utf-8", "replace"), message_id, host_text(record.born_host))
     ]
-    if not found:
-        raise AdminError(f"topic {topic} has no trace of the message {message_id}; do its clients write traces?")
+    job.missing(asked.errors, "its traces are missing")
+    if not found and not asked.errors:
+        raise NotFound(f"topic {topic} has no trace of the message {message_id}; do its clients write traces?")
     for step in found:
         if step.kind == "Pub":
             _print(job, "Pub", "#ProducerGroup", "#SendTime", [step])
