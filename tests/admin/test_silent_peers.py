@@ -75,3 +75,10 @@ async def test_a_sum_that_lacks_a_broker_says_so(lab: Lab, silent: str) -> None:
     assert [row[-3:] for row in of_all.rows if row[0] == "g"] == [[">=", "1", "?"]]
     load = await lab.mqadmin("clusterList", "--timeout", "1")
     assert [row[4:] for row in load.rows if row[1] == "broker-b"] == [["?"] * 6]
+
+
+async def test_a_broker_that_hangs_costs_five_seconds(lab: Lab, silent: str) -> None:
+    began = time.monotonic()
+    done = await lab.mqadmin("consumerProgress", "-g", "g")
+    assert (done.status, "Diff Total: >= 1 ?" in done.out) == (5, True), done
+    assert time.monotonic() - began < 6

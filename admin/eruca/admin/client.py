@@ -8,6 +8,7 @@ costs half a second: the next one is asked beside it, and who answered is asked 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Sequence
 from typing import TypeVar
@@ -32,6 +33,8 @@ HEAVY = 15.0
 """Seconds for a request that walks many queues or asks a client."""
 AT_ONCE = 64
 """Requests of one command that are under way at once."""
+_PROBE = 1.0
+"""Seconds within which a peer answers an easy request while it works on a heavy one."""
 PATIENCE = 0.5
 """Seconds until another nameserver is asked too."""
 _PORT = 9876
@@ -85,9 +88,15 @@ class Admin:
         *,
         timeout: float = TIMEOUT,
     ) -> Answer[R]:
-        """Send a request to one broker or nameserver. Raises PeerRefused or NoAnswer."""
+        """Send a request to one broker or nameserver. Raises PeerRefused or NoAnswer.
+
+        A peer that takes long for a heavy request has to answer an easy one meanwhile, else it hangs.
+        """
         try:
-            return await self.channels.call(address, endpoint, header, body, timeout=self._timeout or timeout)
+            call = self.channels.call(address, endpoint, header, body, timeout=self._timeout or timeout)
+            if self._timeout or timeout <= TIMEOUT:
+                return await call
+            return await self._while_it_answers(address, asyncio.create_task(call))
         except Refused as refused:
             if refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and address in self._nameservers:
                 raise AdminError(f"{address} is no nameserver, but perhaps a broker: see -n") from None
@@ -100,6 +109,17 @@ class Admin:
             raise NoAnswer(str(error)) from None
         except ProtocolError as error:
             raise NoAnswer(f"{address} answered what cannot be read: {error}") from None
+
+    async def _while_it_answers(self, address: str, call: asyncio.Task[Answer[R]]) -> Answer[R]:
+        """The answer of a heavy request. Raises what it raises, and RemotingError for a peer that hangs."""
+        try:
+            done, _ = await asyncio.wait([call], timeout=TIMEOUT - _PROBE)
+            if not done:
+                with contextlib.suppress(Refused, ProtocolError):
+                    await self.channels.call(address, api.GET_BROKER_RUNTIME_INFO, timeout=_PROBE)
+            return await call
+        finally:
+            call.cancel()
 
     async def call_nameserver(self, endpoint: Endpoint[A, R], header: A | None = None) -> Answer[R]:
         """Send a request to the first nameserver that answers. Raises PeerRefused or NoAnswer."""

@@ -216,20 +216,27 @@ async def _traffic_of(admin: Admin, topic: str, active: bool) -> tuple[list[Traf
     """The rows of a topic, and the brokers that did not answer for them."""
     route = await admin.route(topic)
     masters = {broker.broker_name: address for broker in route.broker_datas if (address := broker.master())}
-    groups = await groups_of(admin, route, topic)
-    came = await _count(admin, masters, "TOPIC_PUT_NUMS", topic)
+    groups, came = await asyncio.gather(groups_of(admin, route, topic), _count(admin, masters, "TOPIC_PUT_NUMS", topic))
     errors = dict(came.errors)
     rows: list[Traffic] = []
     if not groups and (came.count.last_day or errors or not active):
         rows.append(Traffic(topic=topic, group=None, lag=None, sent=came.count, consumed=None))
-    for group in groups:
-        went = await _count(admin, masters, "GROUP_GET_NUMS", f"{topic}@{group}")
+    figures = await asyncio.gather(*(_figures(admin, masters, group, topic) for group in groups))
+    for group, (went, lag, silent) in zip(groups, figures, strict=True):
         errors |= went.errors
         if came.count.last_day or went.count.last_day or errors or not active:
-            lag, silent = await _lag(admin, group, topic)
             errors |= silent
             rows.append(Traffic(topic=topic, group=group, lag=lag, sent=came.count, consumed=went.count))
     return rows, errors
+
+
+async def _figures(
+    admin: Admin, masters: dict[str, str], group: str, topic: str
+) -> tuple[_Counted, Lag | None, Mapping[str, AdminError]]:
+    went, (lag, silent) = await asyncio.gather(
+        _count(admin, masters, "GROUP_GET_NUMS", f"{topic}@{group}"), _lag(admin, group, topic)
+    )
+    return went, lag, silent
 
 
 async def _lag(admin: Admin, group: str, topic: str) -> tuple[Lag | None, Mapping[str, AdminError]]:
