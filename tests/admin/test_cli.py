@@ -44,7 +44,8 @@ OPTIONS = {
     "producerConnection": "g! t!",
     "resetOffsetByTime": "g! t! s! f c+ b q o",  # the last three: of 5.3.3
     "resetOffset": "g! t f",  # Eruca's own
-    "export": "c",  # these three as well
+    "export": "c",  # these four as well
+    "exportOffsets": "g! c",
     "diff": "c f!",
     "apply": "c f!",
     "skipAccumulatedMessage": "g! t! f",

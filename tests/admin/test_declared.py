@@ -119,3 +119,27 @@ async def test_what_export_writes_gives_the_same_cluster_again(lab: Lab, tmp_pat
     assert json.loads((await lab.done("export")).out) == {"errors": [], "topics": [], "groups": [], "orderConf": {}}
     await lab.done("apply", "-f", str(file))
     assert (await lab.done("export", "-o", "yaml")).out == exported
+
+
+async def test_exported_offsets_bring_a_group_back(lab: Lab, tmp_path: Path) -> None:
+    await lab.topic("Orders", queues=2)
+    await lab.topic("Log")
+    for queue in (0, 1):
+        await lab.send("Orders", "one", "two", "three", queue=queue)
+    await lab.send("Log", "one")
+    await lab.done("updateSubGroup", "-c", "DefaultCluster", "-g", "shop")
+    await lab.commit("shop", "Orders", 1, 2)
+    await lab.commit("shop", "Log", 1)
+    await lab.commit("shops", "Orders", 3, 3)
+    file = tmp_path / "offsets.json"
+    file.write_text((await lab.done("exportOffsets", "-g", "shop")).out)
+    rows = [(each["topic"], each["queueId"], each["offset"]) for each in json.loads(file.read_text())["queues"]]
+    assert rows == [("Log", 0, 1), ("Orders", 0, 1), ("Orders", 1, 2)]
+    await lab.commit("shop", "Orders", 3, 3)
+    await lab.commit("shop", "Log", 0)
+    back = await lab.mqadmin("resetOffset", "-g", "shop", "--from-file", str(file))
+    assert back.status == 0, back
+    assert await lab.committed("shop", "Orders") == {0: 1, 1: 2}
+    assert await lab.committed("shop", "Log") == {0: 1}
+    nobody = await lab.mqadmin("exportOffsets", "-g", "nobody")
+    assert (nobody.status, nobody.out) == (4, "")

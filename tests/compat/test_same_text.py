@@ -212,6 +212,13 @@ def test_clone_of_offsets(scene: Scene) -> None:
     assert (ours.stdout.strip(), ours.exit) == (theirs.stdout.strip(), theirs.exit), (ours, theirs)
 
 
+def test_exported_offsets(scene: Scene) -> None:
+    """Apache's has no such command; its broker answers as Eruca's."""
+    done = eruca_mqadmin(("exportOffsets", "-n", scene.cluster.address, "-g", scene.group))
+    queues = {(each["topic"], each["queueId"]): each["offset"] for each in json.loads(done.stdout)["queues"]}
+    assert queues[scene.topic, 0] == MESSAGES
+
+
 def test_allocation(scene: Scene) -> None:
     """The same form; Apache's shares queues in the order of a hash map, which is not that of members."""
     theirs, ours = (json.loads(each.stdout) for each in scene.both("allocateMQ", "-t", scene.topic, "-i", "a,b"))

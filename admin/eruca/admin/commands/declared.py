@@ -1,4 +1,4 @@
-"""Commands about the file that says what a cluster shall have: write it, compare with it, make it so."""
+"""Commands about files of a cluster: write what it has, compare with it, make it so; and a group's offsets."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from eruca.admin.lookups import ask_each
 from eruca.admin.posix import Option
 from eruca.admin.results import declared as found
 from eruca.admin.results.declared import ORDER_TOPIC_CONFIG, Change, Difference, Parts
+from eruca.admin.results.stored_offsets import OffsetsOfGroup, stored_offsets
 from eruca.admin.results.users import GroupInUse, users_of_group, users_of_topic
 from eruca.protocol import api
 from eruca.protocol.headers import routes, topics
@@ -30,8 +31,7 @@ _PRUNE = Option("", "prune", "delete what is not in the file, too", takes_value=
 async def export(job: Job) -> Shown:
     """21, 305 and 201 at each master, 219; as JSON, if no other form is asked for."""
     result = await found.declared_state(job.admin, await _masters(job))
-    text = msgspec.json.format(msgspec.json.encode(result), indent=2).decode()
-    return Shown(result, lambda: job.line(text))
+    return Shown(result, lambda: job.line(_json(result)))
 
 
 @command("diff", "show what apply would change", _CLUSTER, _FILE, _PRUNE, results=(Difference,))
@@ -91,6 +91,23 @@ async def apply(job: Job) -> None:
         except AdminError as error:
             job.report(f"{each}: {error}", Status.PARTIAL)
     job.line(f"{done} of {len(result.items)} changes made")
+
+
+@command(
+    "exportOffsets",
+    "print the stored offsets of a consumer group as a file for resetOffset --from-file",
+    Option("g", "consumerGroup", "name of the consumer group", required=True, kind="group"),
+    _CLUSTER,
+    results=(OffsetsOfGroup,),
+)
+async def export_offsets(job: Job) -> Shown:
+    """43 at each master; as JSON, if no other form is asked for."""
+    result = await stored_offsets(job.admin, await _masters(job), job.text("g"))
+    return Shown(result, lambda: job.line(_json(result)))
+
+
+def _json(result: msgspec.Struct) -> str:
+    return msgspec.json.format(msgspec.json.encode(result), indent=2).decode()
 
 
 async def _masters(job: Job) -> dict[str, str]:
