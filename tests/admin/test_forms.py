@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import csv
 import io
 import json
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import msgspec
 import pytest
 import yaml
 
+from eruca.admin.cli import run
 from eruca.admin.command import COMMANDS, FORMS
 from eruca.protocol.bodies import TopicConfig
 from tests.admin.conftest import Lab
@@ -119,3 +123,55 @@ async def test_what_is_not_known_is_null_and_its_peer_is_named(lab: Lab) -> None
         ("broker-b", None, "its queues are missing")
     ]
     assert done.err.startswith("broker-b: ")
+
+
+class Screen(io.StringIO):
+    """What is printed, and who waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written = asyncio.Event()
+
+    def write(self, text: str) -> int:
+        self._written.set()
+        return super().write(text)
+
+    async def shows(self, words: str, times: int = 1) -> None:
+        """Wait until words were printed this number of times."""
+        async with asyncio.timeout(30):
+            while self.getvalue().count(words) < times:
+                self._written.clear()
+                await self._written.wait()
+
+
+@contextlib.asynccontextmanager
+async def watching(lab: Lab, *line: str) -> AsyncIterator[tuple[Screen, Screen]]:
+    """Output and errors of a command that is interrupted at the end."""
+    out, err = Screen(), Screen()
+    task = asyncio.create_task(run(line, {"NAMESRV_ADDR": lab.nameserver}, out, err))
+    yield out, err
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_watch_asks_again_until_it_is_interrupted(lab: Lab) -> None:
+    async with watching(lab, "topicList", "--watch", "1") as (out, err):
+        await out.shows("SELF_TEST_TOPIC", 2)
+        assert "\n\nSELF_TEST_TOPIC" in out.getvalue() and err.getvalue() == ""
+    async with watching(lab, "topicList", "-o", "jsonl", "--watch", "1") as (out, _):
+        await out.shows("SELF_TEST_TOPIC", 2)
+        assert "\n\n" not in out.getvalue()
+
+
+async def test_a_watch_goes_on_after_an_error(lab: Lab) -> None:
+    async with watching(lab, "topicStatus", "-t", "T", "--watch", "1", "-o", "csv") as (out, err):
+        await err.shows("mqadmin topicStatus: No topic route info")
+        await lab.topic("T")
+        await out.shows("broker-a,0,0,0,")
+
+
+async def test_only_reads_are_watched(lab: Lab) -> None:
+    assert "--watch" not in COMMANDS["exportmetrics"].usage() + COMMANDS["updatetopic"].usage()
+    done = await lab.mqadmin("topicList", "--watch", "0")
+    assert (done.status, done.err) == (2, "mqadmin topicList: option --watch takes seconds, 1 or more, not 0\n")

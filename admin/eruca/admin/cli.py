@@ -15,7 +15,7 @@ from typing import TextIO
 from eruca.admin import commands as _declared  # noqa: F401  (declares every command)
 from eruca.admin import contexts, posix, printers, security
 from eruca.admin.client import Admin, nameserver_addresses
-from eruca.admin.command import COMMANDS, FORMS, OUTPUT, Command, Job
+from eruca.admin.command import COMMANDS, FORMS, OUTPUT, WATCH, Command, Job
 from eruca.admin.errors import AdminError, BadValue, Status, UsageError
 from eruca.admin.text import harmless, nearest
 from eruca.protocol.errors import ProtocolError
@@ -158,7 +158,26 @@ def _form(found: Command, given: Mapping[str, str], environment: Mapping[str, st
 
 
 async def _show(found: Command, job: Job, form: str) -> None:
-    """Run a command and print what it gives."""
+    """Run a command and print what it gives, with ``--watch`` again and again."""
+    every = job.number(WATCH.key)
+    if job.has(WATCH.key) and every < 1:
+        raise BadValue(f"option {WATCH} takes seconds, 1 or more, not {every}")
+    while True:
+        try:
+            await _show_once(found, job, form)
+        except AdminError as error:
+            if not every:
+                raise
+            job.say(f"mqadmin {found.name}: {error}")
+        if not every:
+            return
+        job.finish()
+        await asyncio.sleep(every)
+        if form != "jsonl":
+            job.clear()
+
+
+async def _show_once(found: Command, job: Job, form: str) -> None:
     run = found.run(job)
     if isinstance(run, Coroutine):
         shown = await run

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import iscoroutinefunction
 from typing import Any, TextIO
 
 import msgspec
@@ -27,6 +28,7 @@ COMMON = (
 )
 
 OUTPUT = "output"
+WATCH = Option("", "watch", "ask again every N seconds, until interrupted; default 2", usual="2", kind="number")
 FORMS = ("apache", "table", "wide", "json", "jsonl", "yaml", "csv")
 """The forms of a result: that of Apache's mqadmin, and those of ``printers``."""
 
@@ -153,6 +155,10 @@ class Job:
         if remark:
             self.say(f"{address}: {remark}")
 
+    def clear(self) -> None:
+        """Begin another picture: on a terminal at its top, else behind an empty line."""
+        self._out.write("\x1b[H\x1b[2J" if self._out.isatty() else "\n")
+
     def finish(self) -> None:
         """End the last line if it is open."""
         if self._open_line:
@@ -206,16 +212,23 @@ COMMANDS: dict[str, Command] = {}
 
 
 def command(
-    name: str, help: str, *options: Option, alias: str = "", results: tuple[type[msgspec.Struct], ...] = ()
+    name: str,
+    help: str,
+    *options: Option,
+    alias: str = "",
+    results: tuple[type[msgspec.Struct], ...] = (),
+    reads: bool = True,
 ) -> Callable[[Callable[[Job], Any]], Run]:
-    """Declare a command; with the types of its ``results`` it takes ``-o``.
+    """Declare a command; with the types of its ``results`` it takes ``-o``, and ``--watch`` where it only ``reads``.
 
     Raises ValueError when the name is taken.
     """
 
     def declare(run: Run) -> Run:
-        forms = (_output(options),) if results else ()
-        declared = Command(name, help, (*COMMON, *forms, *options), run, alias, results)
+        more = [_output(options)] if results else []
+        if results and reads and iscoroutinefunction(run):
+            more.append(WATCH)
+        declared = Command(name, help, (*COMMON, *more, *options), run, alias, results)
         for each in filter(None, (name, alias)):
             if each.lower() in COMMANDS:
                 raise ValueError(f"two commands are called {each}")

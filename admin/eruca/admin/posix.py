@@ -37,6 +37,8 @@ class Option:
     """Whether Apache's mqadmin 4.9 lacks it; true of all without a letter."""
     kind: str = ""
     """What its value names, for completion and forms: one of ``KINDS``; "" for any text."""
+    usual: str = ""
+    """The value of an option that stands alone; "": it needs one."""
     choices: tuple[str, ...] = ()
     """All values that it takes, if these are few."""
 
@@ -70,10 +72,13 @@ def parse(options: Sequence[Option], arguments: Iterable[str]) -> dict[str, str]
             raise UsageError(f"'{token}' belongs to no option; put a value with blanks in quotes: -v \"two words\"")
         value = ""
         if option.takes_value:
-            if at == len(tokens) or tokens[at] in known:
+            if at < len(tokens) and tokens[at] not in known:
+                value = _unquoted(tokens[at])
+                at += 1
+            elif option.usual:
+                value = option.usual
+            else:
                 raise UsageError(f"option {option} needs a value")
-            value = _unquoted(tokens[at])
-            at += 1
         found.setdefault(option.key, value)
     return found
 

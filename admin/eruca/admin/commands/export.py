@@ -122,6 +122,7 @@ async def export_configs(job: Job) -> None:
     Option("c", "clusterName", "the cluster", required=True, kind="cluster"),
     FOLDER,
     results=(ClusterMetrics,),
+    reads=False,
 )
 async def export_metrics(job: Job) -> Shown:
     """28, 26, 21, 305, 201 and 315 at each master of a cluster, and 203 of each group."""
