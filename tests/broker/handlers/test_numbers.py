@@ -109,6 +109,9 @@ REASONS = {
         SendMessageV2.l PushReplyMessage.reconsumeTimes SubscriptionGroupConfig.retryMaxTimes
     """,
     HELD: "PullMessage.suspendTimeoutMillis",
+    "of a message that tells of a moved offset: shown to an operator": """
+        OffsetMovedEvent.offsetNew OffsetMovedEvent.offsetRequest
+    """,
     ID: """
         RegisterBroker.brokerId UnregisterBroker.brokerId BrokerData.brokerAddrs SubscriptionGroupConfig.brokerId
         SubscriptionGroupConfig.whichBrokerWhenConsumeSlowly
