@@ -188,8 +188,10 @@ async def _show_once(found: Command, job: Job, form: str) -> None:
     try:
         async for each in run:
             printer.print(each)
-    finally:
-        printer.end()
+    except BaseException:
+        printer.end(failed=True)
+        raise
+    printer.end()
 
 
 def _seconds(given: dict[str, str]) -> float | None:

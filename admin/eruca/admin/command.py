@@ -172,9 +172,9 @@ def _dashed(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A result of a command, and what prints it as Apache's mqadmin does."""
+    """A result of a command, and what prints it as Apache's mqadmin does; None for what only that form says."""
 
-    result: msgspec.Struct
+    result: msgspec.Struct | None
     apache: Callable[[], None]
 
 

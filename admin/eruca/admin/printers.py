@@ -53,12 +53,16 @@ class Printer:
         self._form = form
         self._kept: list[msgspec.Struct] | None = [] if several and form in ("json", "yaml") else None
         self._begun = False
+        self._head: type[msgspec.Struct] | None = None
+        """The type of the rows below the last titles."""
 
     def print(self, shown: Shown) -> None:
         """Print a result, or keep it for the document at the end."""
         result = shown.result
         if self._form == "apache":
             shown.apache()
+        elif result is None:
+            return
         elif self._kept is not None and not isinstance(result, Answer):
             self._kept.append(result)
         else:
@@ -67,12 +71,13 @@ class Printer:
             for each in result.errors:
                 self._job.report(f"{each.peer}: {each.text}: {each.missing}", Status.PARTIAL)
 
-    def end(self) -> None:
-        """Print what was kept."""
-        if self._kept:
+    def end(self, *, failed: bool = False) -> None:
+        """Print what was kept; a document without items is printed, too, unless the command ``failed``."""
+        if self._kept is not None and not (self._begun or (failed and not self._kept)):
             self._print(Table(items=self._kept))
 
     def _print(self, result: msgspec.Struct) -> None:
+        self._begun = True
         if self._form == "json":
             self._job.line(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
         elif self._form == "jsonl":
@@ -80,12 +85,16 @@ class Printer:
                 self._job.line(msgspec.json.encode(row).decode())
         elif self._form == "yaml":
             self._job.write(_yaml(result))
-        elif self._form == "csv":
-            self._job.write(_csv(_row_of(type(result)), rows_of(result), head=not self._begun))
         else:
-            row, wide = _row_of(type(result)), self._form == "wide"
-            self._job.write(_table(row, rows_of(result), head=not self._begun, wide=wide))
-        self._begun = True
+            self._print_columns(result)
+
+    def _print_columns(self, result: msgspec.Struct) -> None:
+        row = _row_of(type(result))
+        head, self._head = self._head is not row.cls, row.cls
+        if self._form == "csv":
+            self._job.write(_csv(row, rows_of(result), head=head))
+        else:
+            self._job.write(_table(row, rows_of(result), head=head, wide=self._form == "wide"))
 
 
 def rows_of(result: msgspec.Struct) -> list[msgspec.Struct]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 from eruca.admin.client import HEAVY
-from eruca.admin.command import TOPIC, Job, command
+from eruca.admin.command import TOPIC, Job, Shown, command
 from eruca.admin.errors import AdminError, NotFound
 from eruca.admin.lookups import broker_address, queues_and_brokers
-from eruca.admin.message_tracks import tracks
 from eruca.admin.messages import (
     body_of,
     choose_queue,
@@ -24,6 +25,9 @@ from eruca.admin.messages import (
     view,
 )
 from eruca.admin.posix import Option
+from eruca.admin.results import messages as results
+from eruca.admin.results.answer import errors_of
+from eruca.admin.results.message_tracks import tracks
 from eruca.admin.text import map_text, millis_text, shown
 from eruca.protocol import api, fastjson
 from eruca.protocol.bodies import ConsumeMessageDirectlyResult, QueryConsumeQueueResponseBody
@@ -39,6 +43,8 @@ BODY_DIRECTORY = Path("/tmp/rocketmq/msgbodys")  # as in 4.9.7  # nosec B108
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 _SENT = "%-32s  %-4s  %-20s    %s"
+_CONSUMER = Option("g", "consumerGroup", "with -d: let this group consume it now", kind="group")
+_MEMBER = Option("d", "clientId", "with -g: the member that consumes it", kind="member")
 
 # ------------------------------------------------------------------ sending
 
@@ -50,11 +56,13 @@ _SENT = "%-32s  %-4s  %-20s    %s"
     Option("p", "body", "the message, as text", required=True),
     Option("k", "key", "its keys, separated by blanks"),
     Option("c", "tags", "its tag"),
-    Option("b", "broker", "the broker's name; only together with -i"),
-    Option("i", "qid", "the queue id; only together with -b"),
-    Option("m", "msgTraceEnable", "accepted without effect: messages of mqadmin are not traced"),
+    Option("b", "broker", "the broker's name; only together with -i", kind="broker"),
+    Option("i", "qid", "the queue id; only together with -b", kind="number"),
+    Option("m", "msgTraceEnable", "accepted without effect: messages of mqadmin are not traced", kind="boolean"),
+    results=(results.SentMessage,),
+    reads=False,
 )
-async def send_message(job: Job) -> None:
+async def send_message(job: Job) -> Shown:
     """310 to the queue named, or to any of the topic."""
     if job.has("i") and not job.has("b"):
         raise AdminError("Broker name must be set if the queue is chosen!")
@@ -62,8 +70,12 @@ async def send_message(job: Job) -> None:
     queue, address = await choose_queue(job.admin, job.text("t"), job.maybe("b"), queue_id)
     properties = message_properties(job.maybe("c"), job.maybe("k"))
     sent = await send(job.admin, queue, address, job.text("p").encode(), properties)
-    job.row(_SENT, "#Broker Name", "#QID", "#Send Result", "#MsgId")
-    job.row(_SENT, sent.queue.broker_name, sent.queue.queue_id, sent.status, sent.unique_key)
+
+    def apache() -> None:
+        job.row(_SENT, "#Broker Name", "#QID", "#Send Result", "#MsgId")
+        job.row(_SENT, sent.queue.broker_name, sent.queue.queue_id, sent.status, sent.unique_key)
+
+    return Shown(results.sent_message(sent), apache)
 
 
 # ------------------------------------------------------------------ looking up
@@ -73,43 +85,62 @@ async def send_message(job: Job) -> None:
     "queryMsgById",
     "show a message by the broker's id (offsetMsgId)",
     Option("i", "msgId", "the broker's id (offsetMsgId), or several separated by commas", required=True),
-    Option("g", "consumerGroup", "with -d: let this group consume it now"),
-    Option("d", "clientId", "with -g: the member that consumes it"),
-    Option("s", "sendMessage", "true: send it again"),
+    _CONSUMER,
+    _MEMBER,
+    Option("s", "sendMessage", "true: send it again", kind="boolean"),
     Option("u", "unitName", "accepted without effect"),
+    results=(results.Found, results.Consumed, results.SentMessage),
 )
-async def query_by_id(job: Job) -> None:
+async def query_by_id(job: Job) -> AsyncIterator[Shown]:
     """33 at the broker that the id names; 309 with -g and -d, 310 with -s true."""
     resend = job.truth("s", False)
     for each in filter(None, (part.strip() for part in job.text("i").split(","))):
         record = await view(job.admin, each)
         if job.has("g") and job.has("d"):
-            job.write(await _consume_directly(job, record))
+            yield await _consume_directly(job, record)
         elif resend:
-            job.write(f"prepare resend msg. originalMsgId={each}")
+            yield Shown(None, partial(job.write, f"prepare resend msg. originalMsgId={each}"))
             queue, address = await choose_queue(job.admin, record.topic, None, None)
-            job.write(str(await send(job.admin, queue, address, body_of(record), record.properties)))
+            sent = await send(job.admin, queue, address, body_of(record), record.properties)
+            yield Shown(results.sent_message(sent), partial(job.write, str(sent)))
         elif not job.has("s"):
-            await _print_message(job, record, each)
+            yield await _looked_up(job, record, each)
 
 
-async def _consume_directly(job: Job, record: Record) -> str:
+async def _consume_directly(job: Job, record: Record) -> Shown:
     request = clients.ConsumeMessageDirectly(
         consumer_group=job.text("g"), client_id=job.text("d"), msg_id=record.offset_message_id
     )
     address = host_text(record.store_host)
     answer = await job.admin.call(address, api.CONSUME_MESSAGE_DIRECTLY, request, timeout=HEAVY)
     result = ConsumeMessageDirectlyResult.decode(answer.body)
-    return (
+    consumed = results.Consumed(
+        id=message_id(record),
+        group=job.text("g"),
+        client_id=job.text("d"),
+        consume_result=result.consume_result,
+        remark=result.remark,
+        order=result.order,
+        auto_commit=result.auto_commit,
+        ms=result.spent_time_mills,
+    )
+    text = (
         f"ConsumeMessageDirectlyResult [order={shown(result.order)}, autoCommit={shown(result.auto_commit)}, "
         f"consumeResult={shown(result.consume_result)}, remark={shown(result.remark)}, "
         f"spentTimeMills={result.spent_time_mills}]"
     )
+    return Shown(consumed, partial(job.write, text))
 
 
-async def _print_message(
+async def _looked_up(
     job: Job, record: Record, offset_id: str | None, suffix: str = "", properties: dict[str, str] | None = None
-) -> None:
+) -> Shown:
+    path = _keep_body(record, suffix)
+    found = results.found(record, str(path), await tracks(job.admin, record), properties)
+    return Shown(found, partial(_print_message, job, record, offset_id, found))
+
+
+def _print_message(job: Job, record: Record, offset_id: str | None, found: results.Found) -> None:
     fields: list[tuple[str, object]] = [] if offset_id is None else [("OffsetID:", offset_id)]
     fields += [
         ("Topic:", record.topic),
@@ -124,13 +155,12 @@ async def _print_message(
         ("Born Host:", host_text(record.born_host)),
         ("Store Host:", host_text(record.store_host)),
         ("System Flag:", record.sys_flag),
-        ("Properties:", map_text(properties or record.properties)),
-        ("Message Body Path:", _keep_body(record, suffix)),
+        ("Properties:", map_text(found.message.properties)),
+        ("Message Body Path:", found.body_path),
     ]
     for title, value in fields:
         job.row("%-20s %s", title, value)
-    found = await tracks(job.admin, record)
-    job.write("\n\n" + ("\n".join(found) or "WARN: No Consumer"))
+    job.write("\n\n" + ("\n".join(map(str, found.tracks)) or "WARN: No Consumer"))
     job.finish()
 
 
@@ -158,17 +188,23 @@ _KEYS = "%-50s %4s %40s"
     "list the messages with a key",
     TOPIC,
     Option("k", "msgKey", "the key", required=True),
+    results=(results.Messages,),
 )
-async def query_by_key(job: Job) -> None:
+async def query_by_key(job: Job) -> Shown:
     """12 at every broker of the topic."""
     asked = await find(job.admin, job.text("t"), job.text("k"))
     found = records_of(asked)
     if not found and not asked.errors:
         raise NotFound(f"no message of topic {job.text('t')} has the key {job.text('k')}")
-    job.row(_KEYS, "#Message ID", "#QID", "#Offset")
-    for record in found:
-        job.row(_KEYS, message_id(record), record.queue_id, record.queue_offset)
-    job.missing(asked.errors, "its messages are missing")
+    items = [results.message_of(record, body=body_of(record)) for record in found]
+    result = results.Messages(items=items, errors=errors_of(asked.errors, "its messages are missing"))
+
+    def apache() -> None:
+        job.row(_KEYS, "#Message ID", "#QID", "#Offset")
+        for each in result.items:
+            job.row(_KEYS, each.id, each.queue_id, each.queue_offset)
+
+    return Shown(result, apache)
 
 
 @command(
@@ -177,10 +213,11 @@ async def query_by_key(job: Job) -> None:
     Option("i", "msgId", "the producer's id (msgId)", required=True),
     TOPIC,
     Option("a", "showAll", "all messages with this id, not only the first", takes_value=False),
-    Option("g", "consumerGroup", "with -d: let this group consume it now"),
-    Option("d", "clientId", "with -g: the member that consumes it"),
+    _CONSUMER,
+    _MEMBER,
+    results=(results.Found, results.Consumed),
 )
-async def query_by_unique_key(job: Job) -> None:
+async def query_by_unique_key(job: Job) -> AsyncIterator[Shown]:
     """12 for a producer's id at every broker of the topic; 309 with -g and -d."""
     asked = await find(job.admin, job.text("t"), job.text("i"), unique=True, most=32)
     found = sorted(records_of(asked), key=lambda each: each.store_timestamp)
@@ -190,21 +227,22 @@ async def query_by_unique_key(job: Job) -> None:
             raise NotFound(f"no message of topic {job.text('t')} has the id {job.text('i')}")
         return
     if job.has("g") and job.has("d"):
-        job.write(await _consume_directly(job, found[0]))
+        yield await _consume_directly(job, found[0])
         return
     for number, record in enumerate(found if job.has("a") else found[:1]):
-        await _print_message(job, record, None, f"_{number}" if number else "")
+        yield await _looked_up(job, record, None, f"_{number}" if number else "")
 
 
 @command(
     "queryMsgByOffset",
     "show the message at an offset of a queue",
     TOPIC,
-    Option("b", "brokerName", "the broker's name", required=True),
-    Option("i", "queueId", "the queue id", required=True),
-    Option("o", "offset", "the offset", required=True),
+    Option("b", "brokerName", "the broker's name", required=True, kind="broker"),
+    Option("i", "queueId", "the queue id", required=True, kind="number"),
+    Option("o", "offset", "the offset", required=True, kind="number"),
+    results=(results.Found,),
 )
-async def query_by_offset(job: Job) -> None:
+async def query_by_offset(job: Job) -> Shown:
     """11 for one message."""
     topic, offset = job.text("t"), job.number("o")
     _, addresses = await queues_and_brokers(job.admin, topic)
@@ -215,20 +253,21 @@ async def query_by_offset(job: Job) -> None:
             f"{queue} has no message at offset {offset}: its offsets are {pulled.min_offset} to {pulled.max_offset - 1}"
         )
     record = pulled.records[0]
-    await _print_message(job, record, record.offset_message_id, properties=pulled_properties(record, pulled))
+    return await _looked_up(job, record, record.offset_message_id, properties=pulled_properties(record, pulled))
 
 
 @command(
     "queryCq",
     "show the units of a consume queue",
     TOPIC,
-    Option("q", "queue", "the queue id", required=True),
-    Option("i", "index", "the first unit", required=True),
-    Option("c", "count", "number of units; default 10"),
-    Option("b", "broker", "the broker, as host:port; default: the first of the topic"),
-    Option("g", "consumer", "a consumer group, whose filter is applied to each"),
+    Option("q", "queue", "the queue id", required=True, kind="number"),
+    Option("i", "index", "the first unit", required=True, kind="number"),
+    Option("c", "count", "number of units; default 10", kind="number"),
+    Option("b", "broker", "the broker, as host:port; default: the first of the topic", kind="address"),
+    Option("g", "consumer", "a consumer group, whose filter is applied to each", kind="group"),
+    results=(results.Units,),
 )
-async def query_consume_queue(job: Job) -> None:
+async def query_consume_queue(job: Job) -> Shown:
     """321."""
     topic, index = job.text("t"), job.number("i")
     address = job.text("b") or (await job.admin.brokers_of(topic))[0][1]
@@ -243,6 +282,31 @@ async def query_consume_queue(job: Job) -> None:
     if not answer.body:
         raise AdminError(answer.remark or f"the queue has no unit {index}")
     found = QueryConsumeQueueResponseBody.decode(answer.body)
+    return Shown(_units(found, index), partial(_print_units, job, found, index))
+
+
+def _units(found: QueryConsumeQueueResponseBody, index: int) -> results.Units:
+    return results.Units(
+        min_index=found.min_queue_index,
+        max_index=found.max_queue_index,
+        filter=found.filter_data,
+        items=[
+            results.Unit(
+                index=number,
+                physic_offset=unit.physic_offset,
+                physic_size=unit.physic_size,
+                tags_code=unit.tags_code,
+                extend_data_json=unit.extend_data_json,
+                bit_map=unit.bit_map,
+                eval=unit.eval,
+                msg=unit.msg,
+            )
+            for number, unit in enumerate(found.queue_data, index)
+        ],
+    )
+
+
+def _print_units(job: Job, found: QueryConsumeQueueResponseBody, index: int) -> None:
     rule = "=" * 38
     if found.subscription_data is not None:
         job.line(f"Subscription data: \n{fastjson.dumps(found.subscription_data, Style.PRETTY).decode()}\n{rule}")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 
-from eruca.admin.command import TOPIC, Job, command
+from eruca.admin.command import TOPIC, Job, Shown, command
 from eruca.admin.errors import AdminError
 from eruca.admin.lookups import END, broker_address, offset_at, queues_and_brokers
 from eruca.admin.messages import Pulled, body_of, message_id, pull, pulled_properties
 from eruca.admin.posix import Option
+from eruca.admin.results.messages import Message, TagCount, message_of
 from eruca.admin.text import map_text, point_of_time, shown
 from eruca.protocol import api
 from eruca.protocol.headers import offsets
@@ -40,15 +43,16 @@ def _times(job: Job, first: str, second: str) -> tuple[int, int]:
     "consumeMessage",
     "consume messages and print them",
     TOPIC,
-    Option("b", "brokerName", "the broker's name"),
-    Option("i", "queueId", "the queue id; needs -b"),
-    Option("o", "offset", "the first offset; needs -i"),
-    Option("g", "consumerGroup", "the group to consume as; its offsets are not moved"),
-    Option("s", "beginTimestamp ", "from here on: ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS"),
-    Option("e", "endTimestamp ", "up to here: ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS"),
-    Option("c", "MessageNumber", "maximum number of messages; default 128"),
+    Option("b", "brokerName", "the broker's name", kind="broker"),
+    Option("i", "queueId", "the queue id; needs -b", kind="number"),
+    Option("o", "offset", "the first offset; needs -i", kind="number"),
+    Option("g", "consumerGroup", "the group to consume as; its offsets are not moved", kind="group"),
+    Option("s", "beginTimestamp ", "from here on: ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS", kind="time"),
+    Option("e", "endTimestamp ", "up to here: ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS", kind="time"),
+    Option("c", "MessageNumber", "maximum number of messages; default 128", kind="number"),
+    results=(Message,),
 )
-async def consume_message(job: Job) -> None:
+async def consume_message(job: Job) -> AsyncIterator[Shown]:
     """11 at one queue or at all queues of the topic, without a subscription of a group."""
     most = job.number("c", 128)
     if most <= 0:
@@ -63,13 +67,16 @@ async def consume_message(job: Job) -> None:
         raise AdminError(f"Please set the {'beginTimestamp' if begin > now else 'endTimestamp'} before now!")
     if end and begin > end:
         raise AdminError("Please make sure that the beginTimestamp is less than or equal to the endTimestamp")
-    if job.has("i"):
-        await _consume_queue(job, most, begin, end)
-    else:
-        await _consume_all(job, most, begin, end)
+    consume = _consume_queue if job.has("i") else _consume_all
+    async for each in consume(job, most, begin, end):
+        yield each
 
 
-async def _consume_queue(job: Job, most: int, begin: int, end: int) -> None:
+def _said(job: Job, text: str) -> Shown:
+    return Shown(None, partial(job.line, text))
+
+
+async def _consume_queue(job: Job, most: int, begin: int, end: int) -> AsyncIterator[Shown]:
     topic, name = job.text("t"), job.text("b")
     _, addresses = await queues_and_brokers(job.admin, topic)
     address = broker_address(addresses, topic, name)
@@ -77,16 +84,17 @@ async def _consume_queue(job: Job, most: int, begin: int, end: int) -> None:
     first, last = await _interval(job, address, queue, begin, end)
     wanted = job.number("o")
     if wanted > last:
-        job.line(f"{queue} no matched msg, offset={wanted}")
+        yield _said(job, f"{queue} no matched msg, offset={wanted}")
         return
     first = max(first, wanted)
     if last - first > most:
-        job.line(f"The oldler {most} message will be provided")
+        yield _said(job, f"The oldler {most} message will be provided")
         last = first + most - 1
-    await _print_range(job, address, queue, first, last)
+    async for each in _range(job, address, queue, first, last):
+        yield each
 
 
-async def _consume_all(job: Job, most: int, begin: int, end: int) -> None:
+async def _consume_all(job: Job, most: int, begin: int, end: int) -> AsyncIterator[Shown]:
     queues, addresses = await queues_and_brokers(job.admin, job.text("t"))
     left = most
     for queue in queues:
@@ -96,33 +104,48 @@ async def _consume_all(job: Job, most: int, begin: int, end: int) -> None:
         first, last = await _interval(job, address, queue, begin, end)
         count = max(0, last - first)
         if count > left:
-            job.line(f"The older {left} message of the {queue.queue_id} queue will be provided")
+            yield _said(job, f"The older {left} message of the {queue.queue_id} queue will be provided")
             last = first + left - 1
         left -= count
-        await _print_range(job, address, queue, first, last)
+        async for each in _range(job, address, queue, first, last):
+            yield each
 
 
-async def _print_range(job: Job, address: str, queue: MessageQueue, first: int, last: int) -> None:
-    """Print the messages from ``first`` to ``last``; says so where the queue ends before."""
+async def _range(job: Job, address: str, queue: MessageQueue, first: int, last: int) -> AsyncIterator[Shown]:
+    """The messages from ``first`` to ``last``; says so where the queue ends before."""
     group = job.text("g") or TOOLS_GROUP
     while first <= last:
         pulled = await pull(job.admin, address, queue, first, last - first + 1, group=group)
         first = pulled.next_offset
         if pulled.status == "FOUND":
-            job.line("Consume ok")
-            _print_messages(job, queue, pulled, "UTF-8", True)
+            yield _said(job, "Consume ok")
+            for each in _messages(job, queue, pulled, "UTF-8", True):
+                yield each
         elif pulled.status == "NO_MATCHED_MSG":
-            job.line(f"{queue} no matched msg. status={pulled.status}, offset={first}")
+            yield _said(job, f"{queue} no matched msg. status={pulled.status}, offset={first}")
         else:
-            job.line(f"{queue} print msg finished. status={pulled.status}, offset={first}")
+            yield _said(job, f"{queue} print msg finished. status={pulled.status}, offset={first}")
             return
 
 
-def _print_messages(job: Job, queue: MessageQueue, pulled: Pulled, charset: str, with_body: bool) -> None:
+def _messages(job: Job, queue: MessageQueue, pulled: Pulled, charset: str, with_body: bool) -> Iterator[Shown]:
     for record in pulled.records:
         body = body_of(record)
         text = _decoded(body, charset) if with_body else "NOT PRINT BODY"
-        job.line(f"MSGID: {message_id(record)} {message_text(record, body, queue, pulled)} BODY: {text}")
+        shown = text.encode() if with_body and charset.upper() != "UTF-8" else body
+        yield Shown(
+            message_of(
+                record,
+                broker=queue.broker_name,
+                body=shown if with_body else None,
+                properties=pulled_properties(record, pulled),
+            ),
+            partial(_print_message, job, record, body, queue, pulled, text),
+        )
+
+
+def _print_message(job: Job, record: Record, body: bytes, queue: MessageQueue, pulled: Pulled, text: str) -> None:
+    job.line(f"MSGID: {message_id(record)} {message_text(record, body, queue, pulled)} BODY: {text}")
 
 
 def _decoded(body: bytes, charset: str) -> str:
@@ -152,8 +175,8 @@ def message_text(record: Record, body: bytes, queue: MessageQueue, pulled: Pulle
 
 _CHARSET = Option("c", "charsetName ", "charset of the bodies; default UTF-8")
 _TAGS = Option("s", "subExpression ", "only these tags: TagA || TagB; default *")
-_BEGIN = Option("b", "beginTimestamp ", "from here on: ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS")
-_END = Option("e", "endTimestamp ", "up to here: ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS")
+_BEGIN = Option("b", "beginTimestamp ", "from here on: ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS", kind="time")
+_END = Option("e", "endTimestamp ", "up to here: ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS", kind="time")
 
 
 @command(
@@ -164,9 +187,10 @@ _END = Option("e", "endTimestamp ", "up to here: ms since 1970 or yyyy-MM-dd#HH:
     _TAGS,
     _BEGIN,
     _END,
-    Option("d", "printBody ", "false: without bodies; default true"),
+    Option("d", "printBody ", "false: without bodies; default true", kind="boolean"),
+    results=(Message,),
 )
-async def print_messages(job: Job) -> None:
+async def print_messages(job: Job) -> AsyncIterator[Shown]:
     """11 at all queues of the topic."""
     begin, end = _times(job, "b", "e")
     charset, with_body = job.text("c", "UTF-8"), job.truth("d", True)
@@ -174,35 +198,37 @@ async def print_messages(job: Job) -> None:
     for queue in queues:
         address = addresses[queue.broker_name]
         offset, last = await _interval(job, address, queue, begin, end)
-        job.line(f"minOffset={offset}, maxOffset={last}, {queue}")
+        yield _said(job, f"minOffset={offset}, maxOffset={last}, {queue}")
         while offset < last:
             pulled = await pull(job.admin, address, queue, offset, 32, expression=job.text("s", "*"))
             offset = pulled.next_offset
             if pulled.status == "FOUND":
-                _print_messages(job, queue, pulled, charset, with_body)
+                for each in _messages(job, queue, pulled, charset, with_body):
+                    yield each
             elif pulled.status == "NO_MATCHED_MSG":
-                job.line(f"{queue} no matched msg. status={pulled.status}, offset={offset}")
+                yield _said(job, f"{queue} no matched msg. status={pulled.status}, offset={offset}")
             else:
-                job.line(f"{queue} print msg finished. status={pulled.status}, offset={offset}")
+                yield _said(job, f"{queue} print msg finished. status={pulled.status}, offset={offset}")
                 break
-        job.line("-" * 56)
+        yield _said(job, "-" * 56)
 
 
 @command(
     "printMsgByQueue",
     "print or count the messages of a queue",
     TOPIC,
-    Option("a", "brokerName ", "the broker's name", required=True),
-    Option("i", "queueId ", "the queue id", required=True),
+    Option("a", "brokerName ", "the broker's name", required=True, kind="broker"),
+    Option("i", "queueId ", "the queue id", required=True, kind="number"),
     _CHARSET,
     _TAGS,
     _BEGIN,
     _END,
-    Option("p", "print msg", "true: print the messages; default false"),
-    Option("d", "printBody ", "true: with bodies; default false"),
-    Option("f", "calculate", "true: count them by tag; default false"),
+    Option("p", "print msg", "true: print the messages; default false", kind="boolean"),
+    Option("d", "printBody ", "true: with bodies; default false", kind="boolean"),
+    Option("f", "calculate", "true: count them by tag; default false", kind="boolean"),
+    results=(Message, TagCount),
 )
-async def print_queue(job: Job) -> None:
+async def print_queue(job: Job) -> AsyncIterator[Shown]:
     """11 at one queue."""
     begin, end = _times(job, "b", "e")
     _, addresses = await queues_and_brokers(job.admin, job.text("t"))
@@ -217,7 +243,8 @@ async def print_queue(job: Job) -> None:
             break
         counts.update(record.tags for record in pulled.records if record.tags)
         if job.truth("p", False):
-            _print_messages(job, queue, pulled, job.text("c", "UTF-8"), job.truth("d", False))
+            for each in _messages(job, queue, pulled, job.text("c", "UTF-8"), job.truth("d", False)):
+                yield each
     if job.truth("f", False):
-        for tag, count in counts.most_common():
-            job.row("Tag: %-30s Count: %s", tag, count)
+        for tag, messages in counts.most_common():
+            yield Shown(TagCount(tag=tag, messages=messages), partial(job.row, "Tag: %-30s Count: %s", tag, messages))

@@ -7,28 +7,20 @@ are joined by 01. An unreadable record is skipped.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from functools import partial
+from typing import Literal
 
-from eruca.admin.command import Job, command
+from eruca.admin.command import Job, Shown, command
 from eruca.admin.errors import NotFound
 from eruca.admin.messages import body_of, find, records_of
 from eruca.admin.posix import Option
+from eruca.admin.results.answer import Moment, errors_of
+from eruca.admin.results.messages import Step, Steps
 from eruca.admin.text import seconds_text
 from eruca.protocol.names import TRACE_TOPIC
 from eruca.protocol.record import host_text
 
 _ROW = "%-10s %-20s %-20s %-20s %-10s %-10s"
-
-
-class Step(NamedTuple):
-    """One event of a message: ``kind`` Pub or SubAfter, ``at`` in ms, ``cost`` in ms."""
-
-    kind: str
-    group: str
-    host: str
-    at: int
-    cost: int
-    succeeded: bool
 
 
 def steps(text: str, message_id: str, host: str) -> Iterator[Step]:
@@ -46,20 +38,25 @@ def steps(text: str, message_id: str, host: str) -> Iterator[Step]:
 def _step(fields: list[str], message_id: str, host: str) -> Step | None:
     if fields[0] == "Pub" and fields[5] == message_id:
         succeeded = fields[12] if len(fields) == 13 else fields[13]
-        return Step("Pub", fields[3], host, int(fields[1]), int(fields[10]), succeeded == "true")
+        return _made("Pub", fields[3], host, int(fields[1]), int(fields[10]), succeeded == "true")
     if fields[0] == "SubAfter" and fields[2] == message_id:
         at, group = (int(fields[7]), fields[8]) if len(fields) >= 9 else (0, "null")
-        return Step("SubAfter", group, host, at, int(fields[3]), fields[4] == "true")
+        return _made("Sub", group, host, at, int(fields[3]), fields[4] == "true")
     return None
+
+
+def _made(kind: Literal["Pub", "Sub"], group: str, host: str, at: int, ms: int, succeeded: bool) -> Step:
+    return Step(kind=kind, group=group, host=host, at=Moment.at(at), ms=ms, succeeded=succeeded)
 
 
 @command(
     "queryMsgTraceById",
     "show who sent a message and who consumed it",
     Option("i", "msgId", "the producer's id (msgId)", required=True),
-    Option("t", "traceTopic", f"the topic of the traces; default {TRACE_TOPIC}"),
+    Option("t", "traceTopic", f"the topic of the traces; default {TRACE_TOPIC}", kind="topic"),
+    results=(Steps,),
 )
-async def query_trace(job: Job) -> None:
+async def query_trace(job: Job) -> Shown:
     """12 in the topic of the traces."""
     message_id, topic = job.text("i"), job.text("t", TRACE_TOPIC)
     asked = await find(job.admin, topic, message_id)
@@ -68,14 +65,18 @@ async def query_trace(job: Job) -> None:
         for record in records_of(asked)
         for step in steps(body_of(record).decode("utf-8", "replace"), message_id, host_text(record.born_host))
     ]
-    job.missing(asked.errors, "its traces are missing")
     if not found and not asked.errors:
         raise NotFound(f"topic {topic} has no trace of the message {message_id}; do its clients write traces?")
+    result = Steps(items=found, errors=errors_of(asked.errors, "its traces are missing"))
+    return Shown(result, partial(_print_steps, job, found))
+
+
+def _print_steps(job: Job, found: list[Step]) -> None:
     for step in found:
         if step.kind == "Pub":
             _print(job, "Pub", "#ProducerGroup", "#SendTime", [step])
-    for group in dict.fromkeys(step.group for step in found if step.kind == "SubAfter"):
-        consumed = [step for step in found if step.kind == "SubAfter" and step.group == group]
+    for group in dict.fromkeys(step.group for step in found if step.kind == "Sub"):
+        consumed = [step for step in found if step.kind == "Sub" and step.group == group]
         _print(job, "Sub", "#ConsumerGroup", "#ConsumerTime", consumed)
 
 
@@ -83,5 +84,5 @@ def _print(job: Job, kind: str, group_title: str, time_title: str, found: list[S
     job.row(_ROW, "#Type", group_title, "#ClientHost", time_title, "#CostTimes", "#Status")
     for step in found:
         host, status = step.host.rpartition(":")[0], "success" if step.succeeded else "failed"
-        job.row(_ROW, kind, step.group, host, seconds_text(step.at), f"{step.cost}ms", status)
+        job.row(_ROW, kind, step.group, host, seconds_text(step.at.ms), f"{step.ms}ms", status)
     job.line()

@@ -9,24 +9,40 @@ from __future__ import annotations
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, PeerRefused
 from eruca.admin.lookups import consume_stats, groups_of, members_of
+from eruca.admin.results.answer import Result
+from eruca.admin.text import shown
 from eruca.protocol.bodies import ConsumerConnection
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.record import Record, host_text
 
 
-async def tracks(admin: Admin, record: Record) -> list[str]:
-    """A line for each consumer group of the message's topic."""
+class Track(Result, frozen=True, kw_only=True, rename="camel"):
+    """What a consumer group did with a message."""
+
+    group: str
+    type: str
+    """RocketMQ's word."""
+    reason: str | None
+    """Why the type is no better one."""
+
+    def __str__(self) -> str:
+        return f"MessageTrack [consumerGroup={self.group}, trackType={self.type}, exceptionDesc={shown(self.reason)}]"
+
+
+async def tracks(admin: Admin, record: Record) -> list[Track]:
+    """What each consumer group of the message's topic did with it."""
     route = await admin.route(record.topic)
     found = []
     for group in await groups_of(admin, route, record.topic):
+        reason: str | None = None
         try:
-            verdict, reason = await _verdict(admin, record, group), "null"
+            verdict = await _verdict(admin, record, group)
         except PeerRefused as refused:
             offline = refused.code == ResponseCode.CONSUMER_NOT_ONLINE
             verdict, reason = "NOT_ONLINE" if offline else "UNKNOWN", f"CODE:{refused.code} DESC:{refused.remark}"
         except AdminError as error:
             verdict, reason = "UNKNOWN", str(error)
-        found.append(f"MessageTrack [consumerGroup={group}, trackType={verdict}, exceptionDesc={reason}]")
+        found.append(Track(group=group, type=verdict, reason=reason))
     return found
 
 
