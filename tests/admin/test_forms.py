@@ -18,6 +18,7 @@ import yaml
 
 from eruca.admin.cli import run
 from eruca.admin.command import COMMANDS, FORMS
+from eruca.admin.results.answer import Answer
 from eruca.protocol.bodies import TopicConfig
 from tests.admin.conftest import Lab
 
@@ -106,6 +107,66 @@ async def test_the_schema_of_a_result_changes_by_intent(lab: Lab, name: str) -> 
     assert golden.read_text() == text
     for kind in json.loads(text)["$defs"].values():
         assert all(key == key[0].lower() + key[1:] and "_" not in key for key in kind.get("properties", {})), name
+
+
+CHANGES = [
+    ["updateTopic", "-t", "U", "-c", "DefaultCluster", "-o", "true"],
+    ["updateTopicPerm", "-t", "U", "-c", "DefaultCluster", "-p", "6"],
+    ["updateOrderConf", "-t", "U", "-m", "get"],
+    ["updateOrderConf", "-t", "U", "-m", "delete"],
+    ["allocateMQ", "-t", "U", "-i", "one,two"],
+    ["updateSubGroup", "-g", "h", "-c", "DefaultCluster"],
+    ["sendMessage", "-t", "U", "-p", "text", "-k", "k", "-b", "broker-a", "-i", "0"],
+    ["queryMsgByKey", "-t", "U", "-k", "k"],
+    ["consumeMessage", "-t", "U"],
+    ["printMsg", "-t", "U"],
+    ["printMsgByQueue", "-t", "U", "-a", "broker-a", "-i", "0", "-f", "true", "-p", "true"],
+    ["sendMsgStatus", "-b", "U", "-c", "1"],
+    ["checkMsgSendRT", "-t", "U", "-a", "2"],
+    ["skipAccumulatedMessage", "-g", "h", "-t", "U"],
+    ["resetOffsetByTime", "-g", "h", "-t", "U", "-s", "now"],
+    ["resetOffset", "-g", "h", "-t", "U", "--to", "first", "--wait", "0"],
+    ["exportOffsets", "-g", "h"],
+    ["export"],
+    ["cloneGroupOffset", "-s", "h", "-d", "i", "-t", "U", "--new-group"],
+    ["updateKvConfig", "-s", "S", "-k", "k", "-v", "v"],
+    ["deleteKvConfig", "-s", "S", "-k", "k"],
+    ["updateBrokerConfig", "-b", "BROKER", "-k", "maxTransferCountOnMessageInMemory", "-v", "33"],
+    ["cleanExpiredCQ"],
+    ["cleanUnusedTopic"],
+    ["deleteExpiredCommitLog"],
+    ["wipeWritePerm", "-b", "broker-a"],
+    ["addWritePerm", "-b", "broker-a"],
+    ["exportMetadata", "-c", "DefaultCluster", "-f", "FOLDER"],
+    ["exportConfigs", "-c", "DefaultCluster", "-f", "FOLDER"],
+    ["deleteSubGroup", "-g", "h", "-c", "DefaultCluster"],
+    ["deleteTopic", "-t", "U", "-c", "DefaultCluster"],
+]
+"""Calls of commands that change something, one after the other."""
+
+
+async def test_what_was_changed_is_one_document(lab: Lab, tmp_path: Path) -> None:
+    await lab.topic("%RETRY%h")
+    values = {"BROKER": lab.broker, "FOLDER": str(tmp_path / "export")}
+    for name, *options in CHANGES:
+        line = [name, *(values.get(option, option) for option in options)]
+        done = await lab.mqadmin(*line, "--output", "json")
+        document = json.loads(done.out)
+        assert done.status == 0, done
+        kinds = COMMANDS[name.lower()].results
+        rows = document.get("items", [document])
+        whole = any(issubclass(kind, Answer) and _fits(done.out, kind) for kind in kinds)
+        assert whole or (rows and all(any(_fits(json.dumps(row), kind) for kind in kinds) for row in rows)), name
+
+
+async def test_a_dry_run_gives_the_moves_of_each_queue(lab: Lab) -> None:
+    await lab.topic("T")
+    await lab.send("T", "one", "two")
+    await lab.commit("g", "T", 2)
+    done = await lab.mqadmin("resetOffsetByTime", "-g", "g", "-t", "T", "-s", "1", "--dry-run", "--output", "jsonl")
+    row = json.loads(done.out)
+    assert (done.status, row["storedOffset"], row["targetOffset"], row["again"], row["moved"]) == (3, 2, 0, 2, None)
+    assert row["target"]["ms"] == 1
 
 
 async def test_a_schema_of_what_has_none_is_refused(lab: Lab) -> None:

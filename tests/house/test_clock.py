@@ -88,7 +88,7 @@ STAMPS = {
     },
     "times that operators and traces show": {
         "eruca.admin.commands.export._export_cluster",
-        "eruca.admin.commands.response_time.cluster_send_time",
+        "eruca.admin.commands.response_time._round",
         "eruca.broker.handlers.clients.all_producers",
         "eruca.broker.handlers.runtime.replication",
         "eruca.nameserver.app.Nameserver.__init__",

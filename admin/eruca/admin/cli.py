@@ -10,6 +10,7 @@ import io
 import os
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import aclosing
 from typing import TextIO
 
 from eruca.admin import commands as _declared  # noqa: F401  (declares every command)
@@ -185,12 +186,13 @@ async def _show_once(found: Command, job: Job, form: str) -> None:
             printers.Printer(job, form).print(shown)
         return
     printer = printers.Printer(job, form, several=True)
-    try:
-        async for each in run:
-            printer.print(each)
-    except BaseException:
-        printer.end(failed=True)
-        raise
+    async with aclosing(run):
+        try:
+            async for each in run:
+                printer.print(each)
+        except BaseException:
+            printer.end(failed=True)
+            raise
     printer.end()
 
 

@@ -7,7 +7,7 @@ as Apache's mqadmin does (``Shown``); ``printers`` has the other forms. Must not
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import iscoroutinefunction
 from typing import Any, TextIO
@@ -178,7 +178,7 @@ class Shown:
     apache: Callable[[], None]
 
 
-Run = Callable[[Job], Coroutine[Any, Any, Shown | None] | AsyncIterator[Shown]]
+Run = Callable[[Job], Coroutine[Any, Any, Shown | None] | AsyncGenerator[Shown, None]]
 """Gives the result, or the results one after the other; None where all was printed."""
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from eruca.admin.command import BROKER, CLUSTER, Job, command, either
+from collections.abc import AsyncIterator
+from functools import partial
+
+from eruca.admin.command import BROKER, CLUSTER, Job, Shown, command, either
 from eruca.admin.errors import AdminError
 from eruca.admin.posix import Option
+from eruca.admin.results.access import AccessFile, Account, account_of
+from eruca.admin.results.acts import Act
+from eruca.admin.results.answer import Moment
 from eruca.admin.text import seconds_text, shown
 from eruca.protocol import api
-from eruca.protocol.bodies import AclConfig, DataVersion, decode_file_versions
+from eruca.protocol.bodies import AclConfig, DataVersion, PlainAccessConfig, decode_file_versions
 from eruca.protocol.headers import access
 
 ACCESS_KEY = Option("a", "accessKey", "the account", required=True)
@@ -29,10 +35,11 @@ async def _targets(job: Job) -> list[str]:
     Option("i", "defaultTopicPerm", "permission for other topics"),
     Option("u", "defaultGroupPerm", "permission for other groups"),
     Option("w", "whiteRemoteAddress", "addresses from which it needs no signature"),
-    Option("m", "admin", "true: it may use all requests; default false"),
+    Option("m", "admin", "true: it may use all requests; default false", kind="boolean"),
     alias="updateAccessConfig",
+    results=(Act,),
 )
-async def update_account(job: Job) -> None:
+async def update_account(job: Job) -> AsyncIterator[Shown]:
     """50 at the brokers."""
     request = access.UpdateAccessConfig(
         access_key=job.text("a"),
@@ -48,17 +55,26 @@ async def update_account(job: Job) -> None:
         raise AdminError("an account needs a name (-a) and a secret (-s)")
     for address in await _targets(job):
         await job.admin.call(address, api.UPDATE_AND_CREATE_ACL_CONFIG, request)
-        job.line(f"create or update plain access config to {address} success.")
+        act = Act(action="put", kind="account", name=request.access_key, place=address)
+        yield Shown(act, partial(job.line, f"create or update plain access config to {address} success."))
 
 
-@command("deleteAclConfig", "delete an account", *either(BROKER, CLUSTER), ACCESS_KEY, alias="deleteAccessConfig")
-async def delete_account(job: Job) -> None:
+@command(
+    "deleteAclConfig",
+    "delete an account",
+    *either(BROKER, CLUSTER),
+    ACCESS_KEY,
+    alias="deleteAccessConfig",
+    results=(Act,),
+)
+async def delete_account(job: Job) -> AsyncIterator[Shown]:
     """51 at the brokers."""
     for address in await _targets(job):
         request = access.DeleteAccessConfig(access_key=job.text("a"))
         await job.admin.call(address, api.DELETE_ACL_CONFIG, request)
-        job.line(f"delete plain access config account from {address} success.")
-    job.write(f"account's accesskey is:{job.text('a')}")
+        act = Act(action="delete", kind="account", name=job.text("a"), place=address)
+        yield Shown(act, partial(job.line, f"delete plain access config account from {address} success."))
+    yield Shown(None, partial(job.write, f"account's accesskey is:{job.text('a')}"))
 
 
 @command(
@@ -67,33 +83,50 @@ async def delete_account(job: Job) -> None:
     *either(BROKER, CLUSTER),
     Option("g", "globalWhiteRemoteAddresses", "the addresses, separated by commas", required=True),
     Option("p", "aclFileFullPath", "the file at the broker to change"),
+    results=(Act,),
 )
-async def update_white_list(job: Job) -> None:
+async def update_white_list(job: Job) -> AsyncIterator[Shown]:
     """53 at the brokers."""
     request = access.UpdateGlobalWhiteAddrs(global_white_addrs=job.text("g"), acl_file_full_path=job.maybe("p"))
     for address in await _targets(job):
         await job.admin.call(address, api.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, request)
-        job.line(f"update global white remote addresses to {address} success.")
+        act = Act(action="put", kind="white addresses", name=job.text("g"), place=address)
+        yield Shown(act, partial(job.line, f"update global white remote addresses to {address} success."))
 
 
 _VERSIONS = "%-16s  %-22s  %-22s  %-20s  %-22s  %-22s"
 
 
-@command("clusterAclConfigVersion", "show the versions of the access files", *either(BROKER, CLUSTER))
-async def show_versions(job: Job) -> None:
+@command(
+    "clusterAclConfigVersion",
+    "show the versions of the access files",
+    *either(BROKER, CLUSTER),
+    results=(AccessFile,),
+    reads=True,
+)
+async def show_versions(job: Job) -> AsyncIterator[Shown]:
     """52 at one broker, or at the masters of a cluster."""
     address = job.maybe("b")
     if address is None:
-        titles = ("#Cluster Name", "#Broker Name", "#Broker Addr")
-        job.row(_VERSIONS, *titles, "#AclFilePath", "#AclConfigVersionNum", "#AclLastUpdateTime")
+        titles: tuple[str, ...] = ("#Cluster Name", "#Broker Name", "#Broker Addr")
+        titles = (*titles, "#AclFilePath", "#AclConfigVersionNum", "#AclLastUpdateTime")
+        yield Shown(None, partial(job.row, _VERSIONS, *titles))
     for each in [address] if address is not None else await job.admin.masters(job.text("c")):
         header = (await job.admin.call(each, api.GET_BROKER_CLUSTER_ACL_INFO)).header
         files = decode_file_versions(header.all_acl_file_version) if header.all_acl_file_version else {}
         for path, version in (files or {"": DataVersion.decode(header.version.encode())}).items():
             row = (header.cluster_name, header.broker_name, header.broker_addr, path, version.counter)
-            job.row(_VERSIONS, *row, seconds_text(version.timestamp))
+            file = AccessFile(
+                cluster=header.cluster_name,
+                broker=header.broker_name,
+                address=header.broker_addr,
+                path=path or None,
+                version=version.counter,
+                changed=Moment.known(version.timestamp),
+            )
+            yield Shown(file, partial(job.row, _VERSIONS, *row, seconds_text(version.timestamp)))
     whose = "broker's" if address is not None else "cluster's"
-    job.line(f"get {whose} plain access config version success.")
+    yield Shown(None, partial(job.line, f"get {whose} plain access config version success."))
 
 
 _ACCOUNT = {
@@ -113,20 +146,31 @@ _ACCOUNT = {
     "show the accounts of brokers, secrets included",
     *either(BROKER, CLUSTER),
     alias="getAccessConfigSubCommand",
+    results=(Account,),
+    reads=True,
 )
-async def show_accounts(job: Job) -> None:
+async def show_accounts(job: Job) -> AsyncIterator[Shown]:
     """54 at one broker, or at the masters of a cluster."""
     address = job.maybe("b")
     for each in [address] if address is not None else await job.admin.masters(job.text("c")):
         config = AclConfig.decode((await job.admin.call(each, api.GET_BROKER_CLUSTER_ACL_CONFIG)).body)
-        job.line()
-        job.row("%-20s: %s", "globalWhiteRemoteAddresses", f"[{', '.join(config.global_white_addrs)}]")
-        job.line()
-        job.line("accounts:")
+        yield Shown(None, partial(_print_white_list, job, config.global_white_addrs))
         for account in config.plain_access_configs:
-            for title, field in _ACCOUNT.items():
-                job.row("%-1s %-18s: %s", "", title, _account_text(getattr(account, field)))
-            job.line()
+            shown_account = account_of(each, config.global_white_addrs, account)
+            yield Shown(shown_account, partial(_print_account, job, account))
+
+
+def _print_white_list(job: Job, addresses: list[str]) -> None:
+    job.line()
+    job.row("%-20s: %s", "globalWhiteRemoteAddresses", f"[{', '.join(addresses)}]")
+    job.line()
+    job.line("accounts:")
+
+
+def _print_account(job: Job, account: PlainAccessConfig) -> None:
+    for title, field in _ACCOUNT.items():
+        job.row("%-1s %-18s: %s", "", title, _account_text(getattr(account, field)))
+    job.line()
 
 
 def _account_text(value: object) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from eruca.admin.client import Admin
 from eruca.admin.command import BROKER, CLUSTER, Job, Shown, command, first_of
 from eruca.admin.errors import AdminError
 from eruca.admin.posix import Option
 from eruca.admin.results import brokers as found
+from eruca.admin.results.acts import Act, Value
 from eruca.admin.text import seconds_text
 from eruca.protocol import api, properties
 from eruca.protocol.api import Endpoint
@@ -41,18 +45,22 @@ async def broker_status(job: Job) -> Shown:
     *first_of(BROKER, CLUSTER),
     Option("k", "key", "the setting", required=True),
     Option("v", "value", "its new value", required=True),
+    results=(Act,),
 )
-async def update_broker_config(job: Job) -> None:
+async def update_broker_config(job: Job) -> AsyncIterator[Shown]:
     """25 at one broker, or at all masters of a cluster."""
     body = properties.write({job.text("k"): job.text("v")}).encode()
     address = job.maybe("b")
     for each in [address] if address is not None else await job.admin.masters(job.text("c")):
+        settings: dict[str, Value | list[str]] = {job.text("k"): job.text("v")}
+        act = Act(action="put", kind="setting", name=job.text("k"), place=each, settings=settings)
         try:
             answer = await job.admin.call(each, api.UPDATE_BROKER_CONFIG, None, body)
         except AdminError as error:
             job.report(f"mqadmin updateBrokerConfig: {error}")
+            yield Shown(replace(act, done=False, settings={}), lambda: None)
         else:
-            job.line(f"update broker config success, {each}")
+            yield Shown(act, partial(job.line, f"update broker config success, {each}"))
             job.note(each, answer.remark)
 
 
@@ -96,14 +104,15 @@ def print_settings(job: Job, server: found.Entries) -> None:
 
 # ------------------------------------------------------------------ cleaning up
 
-_ANY = (BROKER, Option("c", "cluster", "the brokers of this cluster; default: of all clusters"))
+_ANY = (BROKER, Option("c", "cluster", "the brokers of this cluster; default: of all clusters", kind="cluster"))
 
 
-async def _clean(job: Job, endpoint: Endpoint[Empty, Any]) -> None:
+async def _clean(job: Job, endpoint: Endpoint[Empty, Any], kind: str) -> AsyncIterator[Shown]:
     address = job.maybe("b")
     for each in [address] if address is not None else await _targets(job.admin, job.text("c")):
         await job.admin.call(each, endpoint)
-    job.write("success")
+        yield Shown(Act(action="clean", kind=kind, name="", place=each), lambda: None)
+    yield Shown(None, partial(job.write, "success"))
 
 
 async def _targets(admin: Admin, cluster: str) -> list[str]:
@@ -116,22 +125,25 @@ async def _targets(admin: Admin, cluster: str) -> list[str]:
     ]
 
 
-@command("cleanExpiredCQ", "remove consume queue files whose messages are gone", *_ANY)
-async def clean_expired_queues(job: Job) -> None:
+@command("cleanExpiredCQ", "remove consume queue files whose messages are gone", *_ANY, results=(Act,))
+async def clean_expired_queues(job: Job) -> AsyncIterator[Shown]:
     """306."""
-    await _clean(job, api.CLEAN_EXPIRED_CONSUMEQUEUE)
+    async for each in _clean(job, api.CLEAN_EXPIRED_CONSUMEQUEUE, "consume queue"):
+        yield each
 
 
-@command("cleanUnusedTopic", "remove the queues of deleted topics", *_ANY)
-async def clean_unused_topics(job: Job) -> None:
+@command("cleanUnusedTopic", "remove the queues of deleted topics", *_ANY, results=(Act,))
+async def clean_unused_topics(job: Job) -> AsyncIterator[Shown]:
     """316."""
-    await _clean(job, api.CLEAN_UNUSED_TOPIC)
+    async for each in _clean(job, api.CLEAN_UNUSED_TOPIC, "topic"):
+        yield each
 
 
-@command("deleteExpiredCommitLog", "remove commit log files that are older than the retention", *_ANY)
-async def delete_expired_commit_log(job: Job) -> None:
+@command("deleteExpiredCommitLog", "remove commit log files that are older than the retention", *_ANY, results=(Act,))
+async def delete_expired_commit_log(job: Job) -> AsyncIterator[Shown]:
     """329."""
-    await _clean(job, api.DELETE_EXPIRED_COMMITLOG)
+    async for each in _clean(job, api.DELETE_EXPIRED_COMMITLOG, "commit log"):
+        yield each
 
 
 # ------------------------------------------------------------------ lag and producers

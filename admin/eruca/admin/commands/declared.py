@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -57,19 +59,18 @@ async def diff(job: Job) -> Shown:
     Option("", "dry-run", "change nothing; end with 3 if there is a difference", takes_value=False),
     Option("", "ask", "ask before what is in use goes; without a terminal, refuse", takes_value=False),
     Option("", "yes", "ask nothing", takes_value=False),
+    results=(Difference, found.Applied),
 )
-async def apply(job: Job) -> None:
+async def apply(job: Job) -> AsyncIterator[Shown]:
     """As export; then 17, 200, 100 for each change, and 215, 216, 207, 102 for what goes."""
     masters = await _masters(job)
     wanted, old, result = await _compared(job, masters)
-    for each in result.items:
-        job.line(str(each))
-    if not result.items:
-        job.line("nothing is to be changed")
+    text = "".join(f"{each}\n" for each in result.items) or "nothing is to be changed\n"
+    if not result.items or job.has("dry-run"):
+        job.status = Status.WOULD_CHANGE if result.items else Status.DONE
+        yield Shown(result, partial(job.write, text))
         return
-    if job.has("dry-run"):
-        job.status = Status.WOULD_CHANGE
-        return
+    yield Shown(None, partial(job.write, text))
     question = f"Make {len(result.items)} changes?"
     users = await _users(job.admin, result)
     if users:
@@ -87,10 +88,13 @@ async def apply(job: Job) -> None:
                 await _delete(job.admin, each, masters, everywhere=last)
             else:
                 await _put(job.admin, each, {**old, **wanted}, masters)
-            done += 1
+            made = True
         except AdminError as error:
+            made = False
             job.report(f"{each}: {error}", Status.PARTIAL)
-    job.line(f"{done} of {len(result.items)} changes made")
+        done += made
+        yield Shown(found.applied(each, done=made), lambda: None)
+    yield Shown(None, partial(job.line, f"{done} of {len(result.items)} changes made"))
 
 
 @command(

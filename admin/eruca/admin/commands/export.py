@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from eruca.admin.command import BROKER, Job, Shown, command, first_of
 from eruca.admin.errors import AdminError, UsageError
 from eruca.admin.posix import Option
+from eruca.admin.results.acts import Act
 from eruca.admin.results.metrics import BrokerMetrics, ClusterMetrics, cluster_metrics, user_groups, user_topics
 from eruca.admin.text import hash_order
 from eruca.protocol import api, fastjson, properties
@@ -19,39 +21,41 @@ FOLDER = Option("f", "filePath", "the folder to write to; default /tmp/rocketmq/
 _DEFAULT_FOLDER = "/tmp/rocketmq/export"  # as in 4.9.7  # nosec B108
 
 
-def _write(job: Job, name: str, content: Any) -> None:
+def _write(job: Job, name: str, content: Any) -> Shown:
     path = Path(job.text("f", _DEFAULT_FOLDER)) / name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(fastjson.dumps(content, Style.PRETTY))
     except OSError as error:
         raise AdminError(f"{path} cannot be written: {error.strerror}") from None
-    job.write(f"export {path} success")
+    act = Act(action="write", kind="file", name=name, place=str(path))
+    return Shown(act, partial(job.write, f"export {path} success"))
 
 
 @command(
     "exportMetadata",
     "write topics and consumer groups to files",
-    *first_of(BROKER, Option("c", "clusterName", "all masters of this cluster")),
+    *first_of(BROKER, Option("c", "clusterName", "all masters of this cluster", kind="cluster")),
     FOLDER,
     Option("t", "topic", "only topics", takes_value=False),
     Option("g", "subscriptionGroup", "only consumer groups", takes_value=False),
     Option("s", "specialTopic", "retry and dead letter topics too", takes_value=False),
+    results=(Act,),
+    reads=False,
 )
-async def export_metadata(job: Job) -> None:
+async def export_metadata(job: Job) -> Shown:
     """21, 305 and 201 at one broker, as they are, or summed over the masters of a cluster."""
     address = job.maybe("b")
     if address is None:
-        await _export_cluster(job)
-    elif job.has("t"):
-        _write(job, "topic.json", await user_topics(job.admin, address, job.has("s")))
-    elif job.has("g"):
-        _write(job, "subscriptionGroup.json", await user_groups(job.admin, address))
-    else:
-        raise UsageError("with -b one of -t and -g is required")
+        return await _export_cluster(job)
+    if job.has("t"):
+        return _write(job, "topic.json", await user_topics(job.admin, address, job.has("s")))
+    if job.has("g"):
+        return _write(job, "subscriptionGroup.json", await user_groups(job.admin, address))
+    raise UsageError("with -b one of -t and -g is required")
 
 
-async def _export_cluster(job: Job) -> None:
+async def _export_cluster(job: Job) -> Shown:
     topics: dict[str, Any] = {}
     groups: dict[str, Any] = {}
     for master in await job.admin.masters(job.text("c")):
@@ -70,7 +74,7 @@ async def _export_cluster(job: Job) -> None:
     if job.has("t") or not job.has("g"):
         content["topicConfigTable"] = topics
     name = "topic.json" if job.has("t") else "subscriptionGroup.json" if job.has("g") else "metadata.json"
-    _write(job, name, content)
+    return _write(job, name, content)
 
 
 _EXPORTED = (
@@ -96,10 +100,12 @@ _EXPORTED = (
 @command(
     "exportConfigs",
     "write the main settings of a cluster's brokers to a file",
-    Option("c", "clusterName", "the cluster", required=True),
+    Option("c", "clusterName", "the cluster", required=True, kind="cluster"),
     FOLDER,
+    results=(Act,),
+    reads=False,
 )
-async def export_configs(job: Job) -> None:
+async def export_configs(job: Job) -> Shown:
     """26 at each master of a cluster; a setting that a broker does not have is left out."""
     brokers = await job.admin.brokers_in(job.text("c"))
     masters = [(broker.broker_name, master) for broker in brokers if (master := broker.master())]
@@ -113,7 +119,7 @@ async def export_configs(job: Job) -> None:
         "namesrvSize": len(job.admin.nameservers),
         "slaveBrokerSize": sum(len(broker.broker_addrs) for broker in brokers) - len(masters),
     }
-    _write(job, "configs.json", {"brokerConfigs": configs, "clusterScale": scale})
+    return _write(job, "configs.json", {"brokerConfigs": configs, "clusterScale": scale})
 
 
 @command(
@@ -127,7 +133,7 @@ async def export_configs(job: Job) -> None:
 async def export_metrics(job: Job) -> Shown:
     """28, 26, 21, 305, 201 and 315 at each master of a cluster, and 203 of each group."""
     result = await cluster_metrics(job.admin, job.text("c"))
-    return Shown(result, lambda: _write(job, "metrics.json", _hashed(_metrics(result))))
+    return Shown(result, lambda: _write(job, "metrics.json", _hashed(_metrics(result))).apache())
 
 
 def _metrics(result: ClusterMetrics) -> dict[str, Any]:

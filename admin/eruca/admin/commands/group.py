@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,8 @@ from eruca.admin.errors import AdminError, Status
 from eruca.admin.lookups import ask_each, members_of, running_info
 from eruca.admin.posix import Option
 from eruca.admin.results import groups as found
+from eruca.admin.results.acts import Act, settings_of
+from eruca.admin.results.member_states import MemberState, member_state
 from eruca.admin.results.monitor import same_subscription
 from eruca.admin.results.users import users_of_group
 from eruca.admin.text import columns, digits_text, shown
@@ -50,17 +53,23 @@ CONSUMER_GROUP = Option("g", "consumerGroup", "name of the consumer group", requ
     "create a consumer group or change it",
     *first_of(BROKER, MASTERS),
     GROUP,
-    Option("s", "consumeEnable", "true (default): it may consume"),
-    Option("m", "consumeFromMinEnable", "true: it may start from the first message; default false"),
-    Option("d", "consumeBroadcastEnable", "true: it may broadcast; default false"),
-    Option("q", "retryQueueNums", "queues of its retry topic; default 1"),
-    Option("r", "retryMaxTimes", "maximum number of retries of a message; default 16"),
-    Option("i", "brokerId", "the broker id that it pulls from; default 0"),
-    Option("w", "whichBrokerWhenConsumeSlowly", "the broker id to pull from when it lags; default 1"),
-    Option("a", "notifyConsumerIdsChanged", "true (default): its members are notified when others come and go"),
+    Option("s", "consumeEnable", "true (default): it may consume", kind="boolean"),
+    Option("m", "consumeFromMinEnable", "true: it may start from the first message; default false", kind="boolean"),
+    Option("d", "consumeBroadcastEnable", "true: it may broadcast; default false", kind="boolean"),
+    Option("q", "retryQueueNums", "queues of its retry topic; default 1", kind="number"),
+    Option("r", "retryMaxTimes", "maximum number of retries of a message; default 16", kind="number"),
+    Option("i", "brokerId", "the broker id that it pulls from; default 0", kind="number"),
+    Option("w", "whichBrokerWhenConsumeSlowly", "the broker id to pull from when it lags; default 1", kind="number"),
+    Option(
+        "a",
+        "notifyConsumerIdsChanged",
+        "true (default): its members are notified when others come and go",
+        kind="boolean",
+    ),
     *CHANGE,
+    results=(Act,),
 )
-async def update_group(job: Job) -> None:
+async def update_group(job: Job) -> AsyncIterator[Shown]:
     """200 at one broker, or at all masters of a cluster."""
     new = SubscriptionGroupConfig(
         group_name=job.text("g"), consume_from_min_enable=False, consume_broadcast_enable=False
@@ -74,8 +83,9 @@ async def update_group(job: Job) -> None:
     for each in masters:
         config = configs[each]
         await job.admin.call(each, api.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config.encode())
-        job.line(f"create subscription group to {each} success.")
-    job.write(str(config))
+        act = Act(action="put", kind="group", name=config.group_name, place=each, settings=settings_of(config))
+        yield Shown(act, partial(job.line, f"create subscription group to {each} success."))
+    yield Shown(None, partial(job.write, str(config)))
 
 
 def _group_config(job: Job, start: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
@@ -100,8 +110,9 @@ def _group_config(job: Job, start: SubscriptionGroupConfig) -> SubscriptionGroup
     GROUP,
     Option("r", "removeOffset", "true: remove its offsets too; default false", kind="boolean"),
     *DELETION,
+    results=(Act,),
 )
-async def delete_group(job: Job) -> None:
+async def delete_group(job: Job) -> AsyncIterator[Shown]:
     """207 at one broker, or at all masters of a cluster; there its retry and dead letter topics go too.
 
     Before, it looks whether members of the group are online.
@@ -112,23 +123,30 @@ async def delete_group(job: Job) -> None:
     there = await ask_each({each: found.group_at(job.admin, each, group) for each in places})
     users = await users_of_group(job.admin, group)
     agree_to_deletion(job, users.items, f"group {group} is in use. Delete it?")
-    await _delete_group(job, request, address)
+    async for each in _delete_group(job, request, address):
+        yield each
     if not there.errors and not any(there.answers.values()):
         job.report(f"no broker that was asked had a consumer group {group}", Status.NOT_FOUND)
 
 
-async def _delete_group(job: Job, request: topics.DeleteSubscriptionGroup, address: str | None) -> None:
+async def _delete_group(job: Job, request: topics.DeleteSubscriptionGroup, address: str | None) -> AsyncIterator[Shown]:
     group = request.group_name
     if address is not None:
         await job.admin.call(address, api.DELETE_SUBSCRIPTIONGROUP, request)
-        job.line(f"delete subscription group [{group}] from broker [{address}] success.")
+        yield _deleted(job, group, address, f"broker [{address}]")
         return
     cluster = job.text("c")
     for master in await job.admin.masters(cluster):
         await job.admin.call(master, api.DELETE_SUBSCRIPTIONGROUP, request)
-        job.line(f"delete subscription group [{group}] from broker [{master}] in cluster [{cluster}] success.")
-    await drop_topic(job, cluster, retry_topic(group))
-    await drop_topic(job, cluster, dead_letter_topic(group))
+        yield _deleted(job, group, master, f"broker [{master}] in cluster [{cluster}]")
+    for topic in (retry_topic(group), dead_letter_topic(group)):
+        async for each in drop_topic(job, cluster, topic):
+            yield each
+
+
+def _deleted(job: Job, group: str, address: str, where: str) -> Shown:
+    act = Act(action="delete", kind="group", name=group, place=address)
+    return Shown(act, partial(job.line, f"delete subscription group [{group}] from {where} success."))
 
 
 @command("getConsumerConfig", "show the settings of a consumer group", GROUP, results=(found.SettingsOfGroup,))
@@ -180,7 +198,7 @@ async def consumer_connection(job: Job) -> Shown:
 @command(
     "producerConnection",
     "list the members of a producer group",
-    Option("g", "producerGroup", "name of the producer group", required=True),
+    Option("g", "producerGroup", "name of the producer group", required=True, kind="group"),
     Option("t", "topic", "a topic that it sends to", required=True, kind="topic"),
     results=(found.ProducerMembers,),
 )
@@ -200,18 +218,21 @@ async def producer_connection(job: Job) -> Shown:
     "consumerStatus",
     "show the state of the members of a consumer group",
     CONSUMER_GROUP,
-    Option("i", "clientId", "one member; without it a file is written for each"),
-    Option("b", "brokerAddr", "the broker to ask for the members, as host:port"),
+    Option("i", "clientId", "one member; without it a file is written for each", kind="member"),
+    Option("b", "brokerAddr", "the broker to ask for the members, as host:port", kind="address"),
     Option("s", "jstack", "with their threads", takes_value=False),
+    results=(MemberState,),
 )
-async def consumer_status(job: Job) -> None:
+async def consumer_status(job: Job) -> AsyncIterator[Shown]:
     """203 and 307."""
     group, jstack = job.text("g"), job.has("s")
     members = await members_of(job.admin, group, job.maybe("b"))
     if job.has("i"):
-        job.write(running_text(await running_info(job.admin, group, job.text("i"), jstack)))
+        info = await running_info(job.admin, group, job.text("i"), jstack)
+        yield Shown(member_state(job.text("i"), info), partial(job.write, running_text(info)))
         return
-    job.row("%-10s %-40s %-20s %s", "#Index", "#ClientId", "#Version", "#ConsumerRunningInfoFile")
+    titles = ("#Index", "#ClientId", "#Version", "#ConsumerRunningInfoFile")
+    yield Shown(None, partial(job.row, "%-10s %-40s %-20s %s", *titles))
     now = time.time_ns() // 1_000_000
     states: dict[str, ConsumerRunningInfo] = {}
     for member in sorted(members.connection_set, key=lambda each: each.client_id):
@@ -224,9 +245,11 @@ async def consumer_status(job: Job) -> None:
         path = Path(str(now)) / member.client_id.replace("/", "_")
         path.parent.mkdir(exist_ok=True)
         path.write_text(running_text(info))
-        job.row("%-10d %-40s %-20s %s", len(states), member.client_id, version_name(member.version), path)
+        row = (len(states), member.client_id, version_name(member.version), path)
+        state = member_state(member.client_id, info, file=str(path))
+        yield Shown(state, partial(job.row, "%-10d %-40s %-20s %s", *row))
     if states:
-        job.write(_verdict(states, now))
+        yield Shown(None, partial(job.write, _verdict(states, now)))
 
 
 def _verdict(found: dict[str, ConsumerRunningInfo], now: int) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Literal
 
 from eruca.admin.command import DELETION, Job, Shown, agree_to_deletion, command
 from eruca.admin.commands.broker import print_settings
 from eruca.admin.errors import AdminError, PeerRefused, Status
 from eruca.admin.lookups import ask_each
 from eruca.admin.posix import Option
+from eruca.admin.results.acts import Act, WritePermission
 from eruca.admin.results.brokers import Servers, nameserver_settings
 from eruca.admin.results.users import producers_at
 from eruca.protocol import api, properties
@@ -19,23 +22,25 @@ KEY = Option("k", "key", "the key", required=True)
 VALUE = Option("v", "value", "the value", required=True)
 
 
-@command("updateKvConfig", "store a value at the nameservers", NAMESPACE, KEY, VALUE)
-async def update_kv_config(job: Job) -> None:
+@command("updateKvConfig", "store a value at the nameservers", NAMESPACE, KEY, VALUE, results=(Act,), reads=False)
+async def update_kv_config(job: Job) -> Shown:
     """100 at every nameserver."""
     request = routes.PutKVConfig(namespace=job.text("s"), key=job.text("k"), value=job.text("v"))
     await job.admin.call_nameservers(api.PUT_KV_CONFIG, request)
-    job.line("create or update kv config to namespace success.")
+    act = Act(action="put", kind="value", name=f"{job.text('s')}/{job.text('k')}", place="nameservers")
+    return Shown(act, partial(job.line, "create or update kv config to namespace success."))
 
 
-@command("deleteKvConfig", "remove a value from the nameservers", NAMESPACE, KEY)
-async def delete_kv_config(job: Job) -> None:
+@command("deleteKvConfig", "remove a value from the nameservers", NAMESPACE, KEY, results=(Act,), reads=False)
+async def delete_kv_config(job: Job) -> Shown:
     """102 at every nameserver."""
     request = routes.KVConfigKey(namespace=job.text("s"), key=job.text("k"))
     there = await _is_there(job, request)
     await job.admin.call_nameservers(api.DELETE_KV_CONFIG, request)
-    job.line("delete kv config from namespace success.")
     if not there:
         job.report(f"no nameserver had key {job.text('k')} in namespace {job.text('s')}", Status.NOT_FOUND)
+    act = Act(action="delete", kind="value", name=f"{job.text('s')}/{job.text('k')}", place="nameservers")
+    return Shown(act, partial(job.line, "delete kv config from namespace success."))
 
 
 async def _is_there(job: Job, key: routes.KVConfigKey) -> bool:
@@ -58,24 +63,30 @@ async def get_namesrv_config(job: Job) -> Shown:
     return Shown(result, apache)
 
 
-@command("updateNamesrvConfig", "change a setting of the nameservers at run time", KEY, VALUE)
-async def update_namesrv_config(job: Job) -> None:
+@command("updateNamesrvConfig", "change a setting of the nameservers at run time", KEY, VALUE, results=(Act,))
+async def update_namesrv_config(job: Job) -> AsyncIterator[Shown]:
     """318 at every nameserver."""
     key, value = job.text("k"), job.text("v")
     body = properties.write({key: value}).encode()
     answers = await job.admin.call_nameservers(api.UPDATE_NAMESRV_CONFIG, None, body)
     servers = f"[{', '.join(job.admin.nameservers)}]" if job.has("n") else ""
-    job.line(f"update name server config success!{servers}")
-    job.line(f"{key} : {value}")
+    yield Shown(None, partial(job.line, f"update name server config success!{servers}\n{key} : {value}"))
     for address, answer in zip(job.admin.nameservers, answers, strict=True):
-        job.note(address, answer.remark)
+        act = Act(action="put", kind="setting", name=key, place=address, settings={key: value})
+        yield Shown(act, partial(job.note, address, answer.remark))
 
 
 BROKER_NAME = Option("b", "brokerName", "the broker's name", required=True, kind="broker")
 
 
-@command("wipeWritePerm", "remove the write permission of all topics of a broker", BROKER_NAME, *DELETION)
-async def wipe_write_permission(job: Job) -> None:
+@command(
+    "wipeWritePerm",
+    "remove the write permission of all topics of a broker",
+    BROKER_NAME,
+    *DELETION,
+    results=(WritePermission,),
+)
+async def wipe_write_permission(job: Job) -> AsyncIterator[Shown]:
     """205 at every nameserver. Before, it looks which producers the broker has."""
     broker = (await job.admin.clusters()).broker_addr_table.get(job.text("b"))
     master = broker.master() if broker is not None else None
@@ -87,30 +98,37 @@ async def wipe_write_permission(job: Job) -> None:
         request = routes.OfBroker(broker_name=job.text("b"))
         return (await job.admin.call(nameserver, api.WIPE_WRITE_PERM_OF_BROKER, request)).header.wipe_topic_count
 
-    await _permit(job, "wipe", wipe)
+    async for each in _permit(job, "wipe", wipe):
+        yield each
 
 
-@command("addWritePerm", "restore the write permission of all topics of a broker", BROKER_NAME)
-async def add_write_permission(job: Job) -> None:
+@command(
+    "addWritePerm", "restore the write permission of all topics of a broker", BROKER_NAME, results=(WritePermission,)
+)
+async def add_write_permission(job: Job) -> AsyncIterator[Shown]:
     """327 at every nameserver."""
 
     async def add(nameserver: str) -> int:
         request = routes.OfBroker(broker_name=job.text("b"))
         return (await job.admin.call(nameserver, api.ADD_WRITE_PERM_OF_BROKER, request)).header.add_topic_count
 
-    await _permit(job, "add", add)
+    async for each in _permit(job, "add", add):
+        yield each
 
 
-async def _permit(job: Job, verb: str, change: Callable[[str], Awaitable[int]]) -> None:
+async def _permit(
+    job: Job, verb: Literal["add", "wipe"], change: Callable[[str], Awaitable[int]]
+) -> AsyncIterator[Shown]:
     changed = 0
     for nameserver in job.admin.nameservers:
         what = f"{verb} write perm of broker[{job.text('b')}] in name server[{nameserver}]"
+        count = None
         try:
             count = await change(nameserver)
-            changed += count
-            job.line(f"{what} OK, {count}")
         except AdminError as error:
-            job.line(f"{what} Failed")
             job.report(f"mqadmin {verb}WritePerm: {error}")
+        changed += count or 0
+        act = WritePermission(nameserver=nameserver, broker=job.text("b"), write=verb == "add", topics=count)
+        yield Shown(act, partial(job.line, f"{what} Failed" if count is None else f"{what} OK, {count}"))
     if not changed and not job.status and job.text("b") not in (await job.admin.clusters()).broker_addr_table:
         job.report(f"the nameservers know no broker {job.text('b')}", Status.NOT_FOUND)

@@ -6,9 +6,10 @@ Owns options and columns; `resets` is what they do.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 
-from eruca.admin.command import TOPIC, Job, command
+from eruca.admin.command import TOPIC, Job, Shown, command
 from eruca.admin.errors import AdminError, BadValue, NotFound, Status
 from eruca.admin.lookups import END, consume_stats, store_offset
 from eruca.admin.posix import Option
@@ -18,16 +19,17 @@ from eruca.admin.resets.engine import Reset, performed, prepare, untouched
 from eruca.admin.resets.plan import Options, check
 from eruca.admin.resets.survey import look
 from eruca.admin.resets.targets import Exact, First, Nearest, Only, Shift, Since, Table, Target
+from eruca.admin.results.moves import QueueMove, StoredCopy, moves
 from eruca.admin.text import millis_text, point_of_time, shown, zoned
 from eruca.protocol.names import retry_topic
 from eruca.protocol.queues import MessageQueue
 
-GROUP = Option("g", "group", "name of the consumer group", required=True)
-FORCE = Option("f", "force", "false: move only back; default true")
+GROUP = Option("g", "group", "name of the consumer group", required=True, kind="group")
+FORCE = Option("f", "force", "false: move only back; default true", kind="boolean")
 NEW_GROUP = Option("", "new-group", "store offsets for a group that no broker knows yet", takes_value=False)
 SAFETY = (
     Option("", "dry-run", "print what would be done, and end with 3 (0: nothing would change)", takes_value=False),
-    Option("", "wait", "seconds to look whether the members moved; default 15, 0: do not look"),
+    Option("", "wait", "seconds to look whether the members moved; default 15, 0: do not look", kind="number"),
     Option("", "partial", "go on without brokers that do not answer; ends with 5", takes_value=False),
     Option("", "now", "refuse, instead of waiting for members that a broker does not know yet", takes_value=False),
     NEW_GROUP,
@@ -53,52 +55,70 @@ _SECONDS = re.compile(r"\d{10}")
         "timestamp",
         "ms since 1970, yyyy-MM-dd#HH:mm:ss:SSS or another form of time, or now for the end",
         required=True,
+        kind="time",
     ),
     FORCE,
     Option("c", "cplus", "for groups with members in C++", takes_value=False),
-    Option("b", "broker", "of 5.x: only queue -q at the broker with this address (host:port)", added=True),
-    Option("q", "queue", "of 5.x: the queue", added=True),
-    Option("o", "offset", "of 5.x: its new offset", added=True),
+    Option("b", "broker", "of 5.x: only queue -q at this broker, as host:port", added=True, kind="address"),
+    Option("q", "queue", "of 5.x: the queue", added=True, kind="number"),
+    Option("o", "offset", "of 5.x: its new offset", added=True, kind="number"),
     *SAFETY,
+    results=(QueueMove,),
 )
-async def reset_by_time(job: Job) -> None:
+async def reset_by_time(job: Job) -> AsyncIterator[Shown]:
     """222 at each broker of the topic; where nobody consumes, 15 for each queue."""
     text = job.text("s")
     timestamp = END if text == "now" else _timestamp(job, text)
     group, topic = job.text("g"), job.text("t")
     target: Target = Nearest(timestamp, "the end" if timestamp == END else zoned(timestamp))
     if job.has("b") or job.has("q"):
-        await _reset_one_queue(job, target, f"timestamp(string)[{text}], timestamp(long)[{timestamp}]")
+        async for each in _reset_one_queue(job, target, f"timestamp(string)[{text}], timestamp(long)[{timestamp}]"):
+            yield each
         return
     what = (
         f"[{group}], topic[{topic}], force[{shown(job.truth('f', True))}], "
         f"timestamp(string)[{text}], timestamp(long)[{timestamp}]"
     )
     online = f"rollback consumer offset by specified group{what}"
-    await _reset(job, topic, target, online, f"rollback consumer offset by specified consumerGroup{what}")
+    offline = f"rollback consumer offset by specified consumerGroup{what}"
+    async for each in _reset(job, topic, target, online, offline):
+        yield each
 
 
-@command("skipAccumulatedMessage", "move a consumer group to the end of a topic", GROUP, TOPIC, FORCE, *SAFETY)
-async def skip_accumulated(job: Job) -> None:
+@command(
+    "skipAccumulatedMessage",
+    "move a consumer group to the end of a topic",
+    GROUP,
+    TOPIC,
+    FORCE,
+    *SAFETY,
+    results=(QueueMove,),
+)
+async def skip_accumulated(job: Job) -> AsyncIterator[Shown]:
     """As resetOffsetByTime to the end."""
-    await _reset(job, job.text("t"), Nearest(END, "the end"), None, None)
+    async for each in _reset(job, job.text("t"), Nearest(END, "the end"), None, None):
+        yield each
 
 
 @command(
     "resetOffset",
     "move a consumer group to the first or last message, a time, an offset, another group's offsets or those of a file",
     GROUP,
-    Option("t", "topic", "the topic; several with commas"),
+    Option("t", "topic", "the topic; several with commas", kind="topic"),
     Option("", "all-topics", "all topics in which the group has an offset", takes_value=False),
     Option("", "to", "first, last, a time, an offset (such as 4100), +N or -N messages, group:OTHER"),
     Option(
-        "", "from-file", "the offsets of a file: of a reset before (the way back), or lines 'topic broker:queue offset'"
+        "",
+        "from-file",
+        "the offsets of a file: of a reset before (the way back), or lines 'topic broker:queue offset'",
+        kind="file",
     ),
     Option("", "queue", "only these queues, as broker:queue,broker:queue"),
     FORCE,
     *SAFETY,
+    results=(QueueMove,),
 )
-async def reset_offset(job: Job) -> None:
+async def reset_offset(job: Job) -> AsyncIterator[Shown]:
     """As resetOffsetByTime; a time means the first message at or after it."""
     if job.has("to") == job.has("from-file"):
         raise BadValue("give one of --to and --from-file")
@@ -111,7 +131,8 @@ async def reset_offset(job: Job) -> None:
         target = Table(table, job.text("from-file")) if table else await _place(job, topic, job.text("to"))
         if job.has("queue"):
             target = Only(target, _queues(job.text("queue")))
-        await _reset(job, topic, target, None, None)
+        async for each in _reset(job, topic, target, None, None):
+            yield each
 
 
 async def _topics(job: Job, table: dict[MessageQueue, int]) -> Sequence[str]:
@@ -169,7 +190,7 @@ def _queues(text: str) -> frozenset[tuple[str, int]]:
     return frozenset(found)
 
 
-async def _reset_one_queue(job: Job, target: Target, when: str) -> None:
+async def _reset_one_queue(job: Job, target: Target, when: str) -> AsyncIterator[Shown]:
     """``-b -q [-o]`` of RocketMQ 5's mqadmin."""
     if not (job.has("b") and job.has("q")):
         raise BadValue("-b and -q are given together: one queue of one broker")
@@ -182,37 +203,59 @@ async def _reset_one_queue(job: Job, target: Target, when: str) -> None:
         f"queueId[{job.text('q')}], broker[{job.text('b')}], {when}"
     )
     reset = await _prepared(job, job.text("t"), only)
-    if reset is None:
+    if job.has("dry-run"):
+        for each in _planned(job, reset):
+            yield each
         return
     if not reset.plan.moves:
         raise NotFound(f"topic {job.text('t')} has no queue {job.text('q')} on {broker}")
     async with performed(reset, job.environment, job.say, _seconds(job)) as done:
-        job.line(title)
-        for offset in done.offsets.values():
-            job.line(f"reset consumer offset to {offset}")
+        text = title + "".join(f"\nreset consumer offset to {offset}" for offset in done.offsets.values())
+        for each in _shown(reset, done, partial(job.line, text)):
+            yield each
 
 
-async def _reset(job: Job, topic: str, target: Target, online_title: str | None, offline_title: str | None) -> None:
+async def _reset(
+    job: Job, topic: str, target: Target, online_title: str | None, offline_title: str | None
+) -> AsyncIterator[Shown]:
     """Reset a topic, and the retry topic to the same place if that was asked for."""
     if job.has("with-retries") and target.timestamp is None:
         raise BadValue("option --with-retries needs a time, first or last: an offset names messages of one topic")
-    await _reset_topic(job, topic, target, online_title, offline_title)
+    async for each in _reset_topic(job, topic, target, online_title, offline_title):
+        yield each
     if job.has("with-retries"):
-        await _reset_topic(job, retry_topic(job.text("g")), target, None, None)
+        async for each in _reset_topic(job, retry_topic(job.text("g")), target, None, None):
+            yield each
 
 
 async def _reset_topic(
     job: Job, topic: str, target: Target, online_title: str | None, offline_title: str | None
-) -> None:
+) -> AsyncIterator[Shown]:
     reset = await _prepared(job, topic, target)
-    if reset is None:
+    if job.has("dry-run"):
+        for each in _planned(job, reset):
+            yield each
         return
     async with performed(reset, job.environment, job.say, _seconds(job)) as done:
-        _print(job, reset, done, online_title, offline_title)
+        for each in _shown(reset, done, partial(_print, job, reset, done, online_title, offline_title)):
+            yield each
 
 
-async def _prepared(job: Job, topic: str, target: Target) -> Reset | None:
-    """The reset, looked at and explained; None if that is all (``--dry-run``)."""
+def _shown(reset: Reset, done: Done | None, apache: Callable[[], None]) -> Iterator[Shown]:
+    yield Shown(None, apache)
+    for move in moves(reset, done):
+        yield Shown(move, lambda: None)
+
+
+def _planned(job: Job, reset: Reset) -> Iterator[Shown]:
+    """What a dry run shows, and its exit status."""
+    if reset.changes:
+        job.status = Status.WOULD_CHANGE
+    yield from _shown(reset, None, partial(_print_plan, job, reset))
+
+
+async def _prepared(job: Job, topic: str, target: Target) -> Reset:
+    """The reset, looked at; what it means is said, unless it is only planned (``--dry-run``)."""
     group = job.text("g")
     options = Options(
         force=job.truth("f", True),
@@ -223,10 +266,7 @@ async def _prepared(job: Job, topic: str, target: Target) -> Reset | None:
     )
     reset = await prepare(job.admin, group, topic, target, options)
     if job.has("dry-run"):
-        _print_plan(job, reset)
-        if reset.changes:
-            job.status = Status.WOULD_CHANGE
-        return None
+        return reset
     for line in reset.meaning():
         job.say(line)
     if not job.has("with-retries") and (waiting := await untouched(job.admin, group)):
@@ -285,13 +325,20 @@ def _print_plan(job: Job, reset: Reset) -> None:
 @command(
     "cloneGroupOffset",
     "copy the offsets of a consumer group to another one",
-    Option("s", "srcGroup", "the group to copy from", required=True),
-    Option("d", "destGroup", "the group to copy to", required=True),
-    Option("t", "topic", "the topic that names the brokers; all topics of the group are copied", required=True),
+    Option("s", "srcGroup", "the group to copy from", required=True, kind="group"),
+    Option("d", "destGroup", "the group to copy to", required=True, kind="group"),
+    Option(
+        "t",
+        "topic",
+        "the topic that names the brokers; all topics of the group are copied",
+        required=True,
+        kind="topic",
+    ),
     Option("o", "offline", "accepted without effect, as by Apache's"),
     NEW_GROUP,
+    results=(StoredCopy,),
 )
-async def clone_group_offset(job: Job) -> None:
+async def clone_group_offset(job: Job) -> AsyncIterator[Shown]:
     """208 of the one group, then 15 for each queue of the other, unless members of it would undo that."""
     source, target, topic = job.text("s"), job.text("d"), job.text("t")
     stats = await consume_stats(job.admin, source)
@@ -309,4 +356,13 @@ async def clone_group_offset(job: Job) -> None:
     for queue, offset in sorted(stats.offset_table.items()):
         if queue.broker_name in brokers and offset.consumer_offset >= 0:
             await store_offset(job.admin, brokers[queue.broker_name], target, queue, offset.consumer_offset)
-    job.write(f"clone group offset success. srcGroup[{source}], destGroup=[{target}], topic[{topic}]")
+            copy = StoredCopy(
+                group=target,
+                topic=queue.topic,
+                broker=queue.broker_name,
+                queue_id=queue.queue_id,
+                offset=offset.consumer_offset,
+            )
+            yield Shown(copy, lambda: None)
+    text = f"clone group offset success. srcGroup[{source}], destGroup=[{target}], topic[{topic}]"
+    yield Shown(None, partial(job.write, text))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 import msgspec
 
@@ -25,6 +26,7 @@ from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused, Stat
 from eruca.admin.lookups import ask_each, readable_queues
 from eruca.admin.posix import Option
 from eruca.admin.results import topics as found
+from eruca.admin.results.acts import Act, settings_of
 from eruca.admin.results.declared import ORDER_TOPIC_CONFIG
 from eruca.admin.results.users import users_of_topic
 from eruca.admin.text import millis_text, nearest
@@ -37,6 +39,7 @@ from eruca.protocol.queues import share_averagely
 
 _UNIT, _UNIT_SUB = 1, 2
 _DEFAULT_QUEUES = 8
+_PERMISSIONS = ("2", "4", "6")
 
 
 async def create_topic(admin: Admin, address: str, config: TopicConfig) -> None:
@@ -58,15 +61,16 @@ async def create_topic(admin: Admin, address: str, config: TopicConfig) -> None:
     "create a topic or change it",
     *either(BROKER, MASTERS),
     TOPIC,
-    Option("r", "readQueueNums", "number of queues to read; default 8"),
-    Option("w", "writeQueueNums", "number of queues to write; default 8"),
-    Option("p", "perm", "permission: 2 write, 4 read, 6 both (default)"),
-    Option("o", "order", "true: keep an order configuration for it; default false"),
-    Option("u", "unit", "true: a topic of a unit; default false"),
-    Option("s", "hasUnitSub", "true: units subscribe to it; default false"),
+    Option("r", "readQueueNums", "number of queues to read; default 8", kind="number"),
+    Option("w", "writeQueueNums", "number of queues to write; default 8", kind="number"),
+    Option("p", "perm", "permission: 2 write, 4 read, 6 both (default)", choices=_PERMISSIONS),
+    Option("o", "order", "true: keep an order configuration for it; default false", kind="boolean"),
+    Option("u", "unit", "true: a topic of a unit; default false", kind="boolean"),
+    Option("s", "hasUnitSub", "true: units subscribe to it; default false", kind="boolean"),
     *CHANGE,
+    results=(Act,),
 )
-async def update_topic(job: Job) -> None:
+async def update_topic(job: Job) -> AsyncIterator[Shown]:
     """17 at one broker or at all masters of a cluster; with -o the order configuration too."""
     config = _topic_config(job, TopicConfig(topic_name=job.text("t"), perm=6))
     address = job.maybe("b")
@@ -78,19 +82,29 @@ async def update_topic(job: Job) -> None:
         if config.order:
             own = f"{await job.admin.broker_name_at(address)}:{config.write_queue_nums}"
             await put_order(job.admin, config.topic_name, await _merged_order(job.admin, config.topic_name, own))
-            job.write(f"set broker orderConf. isOrder=true, orderConf=[{own}]")
-        job.line(f"create topic to {address} success.")
+            yield _ordered(job, config.topic_name, own, "broker")
+        yield _put(job, config, address)
     else:
         brokers = await job.admin.brokers_in(job.text("c"))
         for master in masters:
             config = configs[master]
             await create_topic(job.admin, master, config)
-            job.line(f"create topic to {master} success.")
+            yield _put(job, config, master)
         if config.order:
             order = ";".join(f"{broker.broker_name}:{config.write_queue_nums}" for broker in brokers)
             await put_order(job.admin, config.topic_name, order)
-            job.write(f"set cluster orderConf. isOrder=true, orderConf=[{order}]")
-    job.write(str(config))
+            yield _ordered(job, config.topic_name, order, "cluster")
+    yield Shown(None, partial(job.write, str(config)))
+
+
+def _put(job: Job, config: TopicConfig, address: str) -> Shown:
+    act = Act(action="put", kind="topic", name=config.topic_name, place=address, settings=settings_of(config))
+    return Shown(act, partial(job.line, f"create topic to {address} success."))
+
+
+def _ordered(job: Job, topic: str, order: str, whose: str) -> Shown:
+    act = Act(action="put", kind="order", name=topic, place="nameservers", settings={"orderConf": order})
+    return Shown(act, partial(job.write, f"set {whose} orderConf. isOrder=true, orderConf=[{order}]"))
 
 
 def _topic_config(job: Job, start: TopicConfig, keep: bool = False) -> TopicConfig:
@@ -142,14 +156,16 @@ async def _merged_order(admin: Admin, topic: str, own: str) -> str:
     return ";".join(parts.values())
 
 
-async def drop_topic(job: Job, cluster: str, topic: str) -> None:
-    """Delete a topic at all masters of a cluster and at every nameserver, and print each."""
+async def drop_topic(job: Job, cluster: str, topic: str) -> AsyncIterator[Shown]:
+    """Delete a topic at all masters of a cluster and at every nameserver."""
     for master in await job.admin.masters(cluster):
         await job.admin.call(master, api.DELETE_TOPIC_IN_BROKER, topics.OfTopic(topic=topic))
-    job.line(f"delete topic [{topic}] from cluster [{cluster}] success.")
+    act = Act(action="delete", kind="topic", name=topic, place=cluster)
+    yield Shown(act, partial(job.line, f"delete topic [{topic}] from cluster [{cluster}] success."))
     request = topics.DeleteTopicInNamesrv(topic=topic, cluster_name=cluster)
     await job.admin.call_nameservers(api.DELETE_TOPIC_IN_NAMESRV, request)
-    job.line(f"delete topic [{topic}] from NameServer success.")
+    act = Act(action="delete", kind="topic", name=topic, place="nameservers")
+    yield Shown(act, partial(job.line, f"delete topic [{topic}] from NameServer success."))
 
 
 @command(
@@ -158,15 +174,17 @@ async def drop_topic(job: Job, cluster: str, topic: str) -> None:
     TOPIC,
     Option("c", "clusterName", "the cluster from which to delete it", required=True, kind="cluster"),
     *DELETION,
+    results=(Act,),
 )
-async def delete_topic(job: Job) -> None:
+async def delete_topic(job: Job) -> AsyncIterator[Shown]:
     """215 at the masters of a cluster, 216 at every nameserver. Before, it looks who consumes the topic."""
     topic, cluster = job.text("t"), job.text("c")
     masters = await job.admin.masters(cluster)
     there = await ask_each({master: topic_at(job.admin, master, topic) for master in masters})
     users = await users_of_topic(job.admin, topic)
     agree_to_deletion(job, users.items, f"topic {topic} is consumed. Delete it with all its messages?")
-    await drop_topic(job, cluster, topic)
+    async for each in drop_topic(job, cluster, topic):
+        yield each
     if not there.errors and not any(there.answers.values()):
         known = sorted(each for each in await job.admin.all_topics() if not each.startswith("%"))
         job.report(f"no master of cluster {cluster} had a topic {topic}{nearest(topic, known)}", Status.NOT_FOUND)
@@ -177,9 +195,10 @@ async def delete_topic(job: Job) -> None:
     "change the permission of a topic",
     *first_of(BROKER, MASTERS),
     TOPIC,
-    Option("p", "perm", "permission: 2 write, 4 read, 6 both", required=True),
+    Option("p", "perm", "permission: 2 write, 4 read, 6 both", required=True, choices=_PERMISSIONS),
+    results=(Act,),
 )
-async def update_topic_perm(job: Job) -> None:
+async def update_topic_perm(job: Job) -> AsyncIterator[Shown]:
     """17 with each broker's own settings of the topic (21), but another permission."""
     topic, perm = job.text("t"), job.number("p")
     route = await job.admin.route(topic)
@@ -189,18 +208,23 @@ async def update_topic_perm(job: Job) -> None:
     if address is None:
         for master in await job.admin.masters(job.text("c")):
             if master in names:
-                await _permit(job.admin, master, topic, perm)
-                job.line(f"update topic perm from {olds[names[master]]} to {perm} in {master} success.")
+                config = await _permit(job.admin, master, topic, perm)
+                yield _permitted(job, config, olds.get(names[master], 0), master)
         return
     if address not in names:
         raise AdminError("updateTopicPerm error broker not exit or broker is not master!.")
     old = olds.get(names[address], 0)
     if old == perm:
-        job.line("new perm equals to the old one!")
+        yield Shown(None, partial(job.line, "new perm equals to the old one!"))
         return
     config = await _permit(job.admin, address, topic, perm)
-    job.line(f"update topic perm from {old} to {perm} in {address} success.")
-    job.line(f"{config}.")
+    yield _permitted(job, config, old, address)
+    yield Shown(None, partial(job.line, f"{config}."))
+
+
+def _permitted(job: Job, config: TopicConfig, old: int, address: str) -> Shown:
+    act = Act(action="put", kind="topic", name=config.topic_name, place=address, settings=settings_of(config))
+    return Shown(act, partial(job.line, f"update topic perm from {old} to {config.perm} in {address} success."))
 
 
 async def _permit(admin: Admin, address: str, topic: str, perm: int) -> TopicConfig:
@@ -315,15 +339,16 @@ async def topic_list(job: Job) -> Shown:
     "show the allocation of a topic's queues to consumers",
     TOPIC,
     Option("i", "ipList", "the consumers, separated by commas", required=True),
+    results=(found.Allocation,),
 )
-async def allocate_queues(job: Job) -> None:
+async def allocate_queues(job: Job) -> Shown:
     """Share a topic's queues averagely among consumers, as these do: both sorted (AllocateMQSubCommand in 4.9.7)."""
     topic, consumers = job.text("t"), sorted(each.strip() for each in job.text("i").split(","))
     if not all(consumers) or len(set(consumers)) < len(consumers):
         raise BadValue(f"option -i takes ids of consumers, separated by commas, each once, not '{job.text('i')}'")
     queues = sorted(readable_queues(topic, await job.admin.route(topic)))
     result = {consumer: share_averagely(queues, at, len(consumers)) for at, consumer in enumerate(consumers)}
-    job.line(fastjson.dumps({"result": result}).decode())
+    return Shown(found.allocation(topic, result), partial(job.line, fastjson.dumps({"result": result}).decode()))
 
 
 @command(
@@ -331,23 +356,27 @@ async def allocate_queues(job: Job) -> None:
     "show, change or delete the order configuration of a topic",
     TOPIC,
     Option("v", "orderConf", "for put: broker1:queues;broker2:queues"),
-    Option("m", "method", "put, get or delete", required=True),
+    Option("m", "method", "put, get or delete", required=True, choices=("put", "get", "delete")),
+    results=(Act, found.OrderOfTopic),
+    reads=False,
 )
-async def update_order_conf(job: Job) -> None:
+async def update_order_conf(job: Job) -> Shown:
     """100, 101 or 102 in the namespace of ordered topics."""
     topic, method = job.text("t"), job.text("m")
     key = routes.KVConfigKey(namespace=ORDER_TOPIC_CONFIG, key=topic)
     if method == "get":
         value = (await job.admin.call_nameserver(api.GET_KV_CONFIG, key)).header.value
-        job.write(f"get orderConf success. topic=[{topic}], orderConf=[{value}] ")
-    elif method == "put":
+        text = f"get orderConf success. topic=[{topic}], orderConf=[{value}] "
+        return Shown(found.OrderOfTopic(topic=topic, order_configuration=value), partial(job.write, text))
+    if method == "put":
         order = job.text("v")
         if not order:
             raise UsageError("please set orderConf with option -v.")
         await put_order(job.admin, topic, order)
-        job.write(f"update orderConf success. topic=[{topic}], orderConf=[{order}]")
-    elif method == "delete":
+        act = Act(action="put", kind="order", name=topic, place="nameservers", settings={"orderConf": order})
+        return Shown(act, partial(job.write, f"update orderConf success. topic=[{topic}], orderConf=[{order}]"))
+    if method == "delete":
         await job.admin.call_nameservers(api.DELETE_KV_CONFIG, key)
-        job.write(f"delete orderConf success. topic=[{topic}]")
-    else:
-        raise UsageError(f"option -m takes put, get or delete, not '{method}'")
+        act = Act(action="delete", kind="order", name=topic, place="nameservers")
+        return Shown(act, partial(job.write, f"delete orderConf success. topic=[{topic}]"))
+    raise UsageError(f"option -m takes put, get or delete, not '{method}'")

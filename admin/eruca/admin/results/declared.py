@@ -108,6 +108,21 @@ class Change(Result, frozen=True, kw_only=True, rename="camel"):
         return f"{sign} {self.kind} {self.name}{where}{f': {fields}' if fields else ''}"
 
 
+class Applied(Result, frozen=True, kw_only=True, rename="camel"):
+    """A change that was made, or was not."""
+
+    action: Literal["create", "change", "delete"]
+    kind: Kind
+    name: str
+    broker: str | None
+    done: bool
+
+
+def applied(change: Change, *, done: bool) -> Applied:
+    """What became of a change."""
+    return Applied(action=change.action, kind=change.kind, name=change.name, broker=change.broker, done=done)
+
+
 class Difference(Table[Change], frozen=True, kw_only=True, rename="camel"):
     """All that is to be done, in this order."""
 

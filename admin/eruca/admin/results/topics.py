@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError
 from eruca.admin.lookups import ask_each, groups_of, topic_stats
-from eruca.admin.results.answer import WIDE, Moment, Result, Table, errors_of
+from eruca.admin.results.answer import WIDE, Answer, Moment, Result, Table, errors_of
 from eruca.protocol.bodies import ClusterInfo, TopicRouteData
 from eruca.protocol.names import is_dead_letter_topic, is_retry_topic
+from eruca.protocol.queues import MessageQueue
 
 
 class QueueStatus(Result, frozen=True, kw_only=True, rename="camel"):
@@ -149,3 +151,34 @@ def _clusters_of(route: TopicRouteData, info: ClusterInfo) -> list[str]:
     """The clusters that have the first broker of a route."""
     first = route.broker_datas[0].broker_name
     return [cluster for cluster, names in info.cluster_addr_table.items() if first in names]
+
+
+class AllocatedQueue(Result, frozen=True, kw_only=True, rename="camel"):
+    """A queue, and the consumer that would have it."""
+
+    consumer: str
+    broker: str
+    queue_id: int
+
+
+class Allocation(Table[AllocatedQueue], frozen=True, kw_only=True, rename="camel"):
+    """How consumers would share the queues of a topic."""
+
+    topic: str
+
+
+def allocation(topic: str, shares: Mapping[str, Sequence[MessageQueue]]) -> Allocation:
+    """The shares of each consumer, one queue after the other."""
+    items = [
+        AllocatedQueue(consumer=consumer, broker=queue.broker_name, queue_id=queue.queue_id)
+        for consumer, queues in shares.items()
+        for queue in queues
+    ]
+    return Allocation(topic=topic, items=items)
+
+
+class OrderOfTopic(Answer, frozen=True, kw_only=True, rename="camel"):
+    """The order configuration of a topic."""
+
+    topic: str
+    order_configuration: str | None

@@ -1,0 +1,53 @@
+"""Access control of brokers: accounts and the files that hold them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from eruca.admin.results.answer import WIDE, Moment, Result
+from eruca.protocol.bodies import PlainAccessConfig
+
+
+class AccessFile(Result, frozen=True, kw_only=True, rename="camel"):
+    """A file of accounts at a broker."""
+
+    cluster: str
+    broker: str
+    address: str
+    path: str | None
+    """None where the broker does not say it."""
+    version: int
+    changed: Moment | None
+
+
+class Account(Result, frozen=True, kw_only=True, rename="camel"):
+    """An account at a broker."""
+
+    address: str
+    """Of the broker."""
+    access_key: str | None
+    secret_key: str | None
+    white_remote_address: str | None
+    admin: bool
+    default_topic_perm: str | None
+    default_group_perm: str | None
+    topic_perms: list[str] | None
+    group_perms: list[str] | None
+    global_white_addresses: Annotated[list[str], WIDE]
+    """The addresses at this broker that need no account."""
+
+
+def account_of(address: str, white: list[str], account: PlainAccessConfig) -> Account:
+    """An account as a broker says it (54)."""
+    return Account(
+        address=address,
+        access_key=account.access_key,
+        secret_key=account.secret_key,
+        white_remote_address=account.white_remote_address,
+        admin=account.admin,
+        default_topic_perm=account.default_topic_perm,
+        default_group_perm=account.default_group_perm,
+        topic_perms=account.topic_perms,
+        group_perms=account.group_perms,
+        global_white_addresses=white,
+    )
