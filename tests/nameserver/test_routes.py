@@ -5,9 +5,11 @@ from eruca.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerialize
 from eruca.protocol.headers.routes import RegisterBroker, RegisterBrokerReply, UnregisterBroker
 
 
-def topics(*names: str, version: int = 1, perm: int = 6, sys_flag: int = 0) -> TopicConfigSerializeWrapper:
+def topics(
+    *names: str, version: int = 1, perm: int = 6, sys_flag: int = 0, epoch: int | None = None
+) -> TopicConfigSerializeWrapper:
     return TopicConfigSerializeWrapper(
-        data_version=DataVersion(counter=version, timestamp=7),
+        data_version=DataVersion(counter=version, state_version=epoch, timestamp=7),
         topic_config_table={
             name: TopicConfig(
                 topic_name=name, perm=perm, read_queue_nums=4, write_queue_nums=4, topic_sys_flag=sys_flag

@@ -108,6 +108,33 @@ class ApacheBroker:
         self.process.kill()
 
 
+class ApacheController:
+    """A controller of that release, 5.x: of the brokers of a name it makes one the master; `address` is ip:port."""
+
+    def __init__(self, release: str, home: Path) -> None:
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        home.mkdir(parents=True, exist_ok=True)
+        conf = _prepare(
+            home,
+            "controller",
+            {
+                "controllerDLegerGroup": "judges",
+                "controllerDLegerPeers": f"n0-{self.address}",
+                "controllerDLegerSelfId": "n0",
+                "controllerStorePath": str(home / "controller"),
+                "mappedFileSize": str(16 << 20),
+                "scanNotActiveBrokerInterval": "1000",
+            },
+        )
+        self.process = Process([*_java(release, home, _HEAP, "controller"), "-c", str(conf)], home / "controller.out")
+        self.process.wait_for_port(self.port)
+
+    def stop(self) -> None:
+        """Its tests need nothing of its state afterwards."""
+        self.process.kill()
+
+
 class ApacheCluster(DaemonCluster):
     """A name server and one broker of the same release."""
 
@@ -135,7 +162,11 @@ def _prepare(home: Path, role: str, properties: Mapping[str, str]) -> Path:
 
 
 def _java(release: str, home: Path, heap: tuple[str, ...], role: str) -> list[str]:
-    main = {"namesrv": "namesrv.NamesrvStartup", "broker": "broker.BrokerStartup"}[role]
+    main = {
+        "namesrv": "namesrv.NamesrvStartup",
+        "broker": "broker.BrokerStartup",
+        "controller": "controller.ControllerStartup",
+    }[role]
     return [
         "java",
         *SHORT_LIFE,

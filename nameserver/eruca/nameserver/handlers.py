@@ -16,6 +16,7 @@ from typing import Protocol
 import structlog
 
 from eruca.nameserver.config import NamesrvConfig
+from eruca.nameserver.epochs import OlderEpoch
 from eruca.nameserver.kv import LONGEST_CONTENT, ORDER_TOPIC_CONFIG, KVStore, TooLarge
 from eruca.nameserver.routes import UNIT, UNIT_SUB, LiveBroker, NameTaken, RouteTable
 from eruca.protocol import api, properties
@@ -117,6 +118,8 @@ def _registered(
         answer = server.table.register(ask, topics, call.connection, server.monotonic(), takeover=takeover)
     except NameTaken as taken:
         raise _name_taken(server, ask, taken.holder) from None
+    except OlderEpoch as older:
+        raise _older_epoch(ask, older) from None
     if is_new:
         log.info(
             "broker_registered",
@@ -192,6 +195,17 @@ def _name_taken(server: NameserverTables, ask: headers.RegisterBroker, holder: L
         log.warning("registration_refused", broker=ask.broker_addr, reason=remark)
         if isinstance(holder.connection, Connection):
             holder.connection.probe()  # its machine may be gone: then the name is free in seconds
+    return Refused(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def _older_epoch(ask: headers.RegisterBroker, older: OlderEpoch) -> Refused:
+    claim = older.claim
+    remark = (
+        f"a newer master is known: the broker at {claim.address} is the master of brokerName {ask.broker_name} since "
+        f"epoch {claim.epoch}, so the one at {ask.broker_addr}, of epoch {older.epoch}, was not registered: it has to "
+        "follow that one as a slave"
+    )
+    log.warning("registration_refused", broker=ask.broker_addr, reason=remark)
     return Refused(ResponseCode.SYSTEM_ERROR, remark)
 
 

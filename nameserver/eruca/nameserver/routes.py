@@ -3,7 +3,7 @@
 Pure: no socket, no file, no clock. Times are arguments in ms of the monotonic clock; a connection is an opaque value
 that is compared by identity. Invariants: a topic without queues, a broker name without an address and a cluster without
 brokers do not exist; each address of a route belongs to a registration, which ends with its connection; a name and id
-belong to one address at a time. What the end of a broker costs depends on its own topics only.
+belong to one address at a time, of the highest epoch. What the end of a broker costs depends on its own topics only.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from eruca.nameserver.epochs import MasterEpochs, OlderEpoch
 from eruca.protocol.bodies import (
     PERM_READ,
     PERM_WRITE,
@@ -91,6 +92,7 @@ class RouteTable:
         self._live: dict[_Key, LiveBroker] = {}  # broker name and id -> registration
         self._at_address: dict[str, dict[_Key, LiveBroker]] = {}
         self._over: dict[object, dict[_Key, LiveBroker]] = {}  # connection -> its registrations
+        self._epochs = MasterEpochs(lasting=LIFETIME)
         self.registrations = 0
         """Registrations that were taken."""
         self.refusals: Counter[str] = Counter()
@@ -112,26 +114,40 @@ class RouteTable:
         """Register a broker and its topics; the answer of a slave names its master.
 
         Topics that are missing from ``topics`` stay, so that one topic can be registered alone. Topics of a slave, and
-        those of an unchanged data version, are ignored. With ``takeover`` a broker replaces one at another address, as
-        in 4.9; else it raises NameTaken. Names do not depend on clusters: a route names no cluster.
+        those of an unchanged data version, are ignored. With a higher epoch a broker replaces one at another address;
+        with the same one only with ``takeover``, as in 4.9, else it raises NameTaken. With a lower one it raises
+        OlderEpoch as a master. Names do not depend on clusters: a route names no cluster.
         """
-        key = ask.broker_name, ask.broker_id
-        holder = self._live.get(key)
-        if holder is not None and holder.address != ask.broker_addr and not takeover:
-            self.refusals["name_taken"] += 1
-            raise NameTaken(holder)
+        self._check_place(ask, topics.data_version.epoch, takeover)
         self.registrations += 1
         is_changed = self.is_changed(ask, topics.data_version)
         self._enter(ask, topics.data_version, connection, now)
         for other in tuple(self._at_address[ask.broker_addr].values()):
             if other.name == ask.broker_name and other.broker_id != ask.broker_id:
                 self._remove(other)  # its role has changed
-        if ask.broker_id == MASTER and is_changed:
-            self._add_queues(ask.broker_name, topics.topic_config_table.values())
+        if ask.broker_id == MASTER:
+            self._epochs.claim(ask.broker_name, ask.broker_addr, topics.data_version.epoch)
+            if is_changed:
+                self._add_queues(ask.broker_name, topics.topic_config_table.values())
         master = self._live.get((ask.broker_name, MASTER)) if ask.broker_id != MASTER else None
         if master is None:
             return RegisterBrokerReply()
         return RegisterBrokerReply(ha_server_addr=master.ha_address, master_addr=master.address)
+
+    def _check_place(self, ask: RegisterBroker, epoch: int, takeover: bool) -> None:
+        """Raise OlderEpoch or NameTaken for a broker that may not have its name and id."""
+        if ask.broker_id == MASTER:
+            try:
+                self._epochs.check(ask.broker_name, ask.broker_addr, epoch)
+            except OlderEpoch:
+                self.refusals["older_epoch"] += 1
+                raise
+        holder = self.holder(ask)
+        if holder is None or holder.address == ask.broker_addr or epoch > holder.version.epoch:
+            return
+        if not takeover or epoch < holder.version.epoch:
+            self.refusals["name_taken"] += 1
+            raise NameTaken(holder)
 
     def holder(self, ask: RegisterBroker | UnregisterBroker) -> LiveBroker | None:
         """The registration under a broker's name and id, at whatever address."""
@@ -162,6 +178,7 @@ class RouteTable:
 
     def expire(self, now: int) -> list[LiveBroker]:
         """Remove the brokers without a sign of life for LIFETIME; the caller closes their connections."""
+        self._epochs.expire(self._named, now)
         return self._remove_all(live for live in self._live.values() if live.seen + LIFETIME < now)
 
     def lost(self, connection: object) -> list[LiveBroker]:

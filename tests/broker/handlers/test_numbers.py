@@ -102,7 +102,7 @@ REASONS = {
     """,
     ORDER: """
         PullMessage.subVersion SubscriptionData.subVersion SubscriptionData.codeSet ConsumerFilterData.clientVersion
-        DataVersion.counter DataVersion.timestamp
+        DataVersion.counter DataVersion.stateVersion DataVersion.timestamp
     """,
     TIMES: """
         ConsumerSendMsgBack.maxReconsumeTimes SendMessage.reconsumeTimes SendMessage.maxReconsumeTimes SendMessageV2.j

@@ -26,15 +26,22 @@ def permission_text(perm: int) -> str:
 class DataVersion(Body):
     """The version of a table; ``timestamp`` in ms since the epoch.
 
-    Two versions are equal if both members are (``DataVersion`` in 4.9.7).
+    Two versions are equal if all members are (``DataVersion`` in 4.9.7 and 5.3.3).
     """
 
     counter: Int64 = 0
+    state_version: Int64 | None = None
+    """The epoch of a master that was elected (5.x); 4.9 has no such member."""
     timestamp: Int64 = 0
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the master, 0 for brokers that elect none."""
+        return self.state_version or 0
 
     def following(self, now: int) -> Self:
         """The version after a change made at ``now`` (ms)."""
-        return type(self)(counter=self.counter + 1, timestamp=now)
+        return type(self)(counter=self.counter + 1, state_version=self.state_version, timestamp=now)
 
 
 class TopicConfig(Body):

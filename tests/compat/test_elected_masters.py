@@ -1,0 +1,82 @@
+"""Masters that RocketMQ 5's controller elects, at Eruca's nameserver: the newest one has the name, whoever wakes up."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eruca.protocol.bodies import ClusterInfo
+from tests.compat.replicas import send, wait_for
+from tests.support import raw
+from tests.support.apache import ApacheBroker, ApacheController
+from tests.support.eruca import ErucaNameServer
+
+GET_BROKER_CLUSTER_INFO, CONTROLLER_GET_SYNC_STATE_DATA = 106, 1006
+ELECTED = {
+    "enableControllerMode": "true",
+    "brokerId": "-1",
+    "brokerRole": "SLAVE",
+    "allAckInSyncStateSet": "true",
+    "controllerHeartBeatTimeoutMills": "3000",
+    "brokerHeartbeatInterval": "500",
+    "syncControllerMetadataPeriod": "1000",
+    "registerNameServerPeriod": "10000",
+}
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Iterator[ErucaNameServer]:
+    server = ErucaNameServer(tmp_path / "ours")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Iterator[ApacheController]:
+    controller = ApacheController("5.3.3", tmp_path / "controller")
+    yield controller
+    controller.stop()
+
+
+def ids(server: ErucaNameServer) -> dict[str, int]:
+    """The ids of the group's brokers, by address."""
+    info = ClusterInfo.decode(raw.ask(server.address, GET_BROKER_CLUSTER_INFO)[1])
+    return {address: number for number, address in info.broker_addr_table["broker-a"].broker_addrs.items()}
+
+
+def in_sync(controller: ApacheController) -> int:
+    """How many brokers of the group may become the master."""
+    answer = raw.ask(controller.address, CONTROLLER_GET_SYNC_STATE_DATA, {}, b'["broker-a"]')[1]
+    return len(json.loads(answer)["replicasInfoTable"]["broker-a"]["inSyncReplicas"])
+
+
+def test_a_master_that_slept_through_an_election_does_not_stand_in_the_routes_again(
+    tmp_path: Path, ours: ErucaNameServer, controller: ApacheController
+) -> None:
+    settings = {**ELECTED, "controllerAddr": controller.address}
+    first = ApacheBroker("5.3.3", tmp_path / "first", ours.address, settings)
+    second = ApacheBroker("5.3.3", tmp_path / "second", ours.address, settings)
+    try:
+        wait_for(lambda: sorted(ids(ours)) == sorted((first.address, second.address)), "both brokers")
+        assert ids(ours)[first.address] == 0 < ids(ours)[second.address]
+        wait_for(lambda: in_sync(controller) == 2, "a second broker that may be elected")
+        first.process.signal(signal.SIGSTOP)  # its connection to the nameserver stays
+        wait_for(lambda: ids(ours).get(second.address) == 0, "the new master")
+        assert send(second, range(3)) == [0, 0, 0]
+        first.process.signal(signal.SIGCONT)
+        seen = []
+
+        def follows() -> bool:
+            seen.append(ids(ours))
+            return seen[-1].get(first.address, 0) > 0
+
+        wait_for(follows, "the former master as a slave")
+        assert {each[second.address] for each in seen} == {0}
+    finally:
+        for broker in (first, second):
+            broker.process.signal(signal.SIGCONT)
+            broker.discard()
