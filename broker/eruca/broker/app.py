@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import structlog
 
 from eruca.broker.broker import Broker
 from eruca.broker.config import BrokerConfig
+from eruca.broker.duties import Duties
 from eruca.broker.handlers import TABLES
 from eruca.broker.handlers.access_rules import RULES
 from eruca.broker.handlers.clients import connection_lost, drop_silent
@@ -28,6 +29,7 @@ from eruca.broker.metrics import add_metrics
 from eruca.broker.services.advertised import AdvertisedAddress
 from eruca.broker.services.checks import fits, works_here
 from eruca.broker.services.health import state, watch_readiness
+from eruca.broker.services.periodic import repeated
 from eruca.broker.services.ports import Ports, PortTaken, take_ports
 from eruca.broker.services.runtime import moment
 from eruca.broker.state.state_file import StateUnreadable
@@ -50,7 +52,6 @@ from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.file_settings import FileSettings
 from eruca.remoting.files import NoAccess
 from eruca.remoting.health import HealthPages, MetricsPortTaken
-from eruca.remoting.log_repeats import Repeats
 from eruca.remoting.logs import DaemonLog, log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
@@ -68,8 +69,6 @@ NOT_AT_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE}
 """The requests that the VIP port does not serve."""
 SAVE_EVERY = 1.0
 """Seconds between two saves of topics and groups that were created automatically."""
-CHECK_EVERY = 1.0
-"""Seconds between two checks of transactions, unless transactionCheckInterval is shorter."""
 SAVE_FILTERS_EVERY = 10.0
 """Seconds between two saves of changed filters, as in RocketMQ."""
 DROP_EVERY = 10.0
@@ -140,6 +139,7 @@ class BrokerApp:
         """Health and metrics over HTTP; the daemon starts and stops them, so that they are there meanwhile."""
         self.drained: dict[str, int] = {}
         """What waited when the stop began."""
+        self._duties = Duties(self.broker)
         self._ports: Ports | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -155,7 +155,7 @@ class BrokerApp:
 
     def _health_pages(self) -> HealthPages:
         broker, settings = self.broker, self.config.metrics
-        watch_readiness(broker.readiness, self.config, broker.store, broker.registration, broker.ha_client)
+        watch_readiness(broker.readiness, broker.role, broker.store, broker.registration, broker.ha_client)
         add_process(broker.metrics)
         add_daemon(broker.metrics, broker.readiness, broker.tasks, broker.loop_monitor, broker.rpc_latency)
         add_security(broker.metrics, broker.tls, broker.refusals)
@@ -166,7 +166,9 @@ class BrokerApp:
 
     def _info(self) -> dict[str, Any]:
         broker = self.broker
-        return state(self.config, broker.store, broker.address, broker.statistics.booted, version(), native.on)
+        return state(
+            self.config, broker.role, broker.store, broker.address, broker.statistics.booted, version(), native.on
+        )
 
     @property
     def address(self) -> str:
@@ -208,34 +210,25 @@ class BrokerApp:
         broker.load()
         await self._opened()
         broker.store.start()
-        await self._replicate(ports)
+        await self._duties.begin(ports.ha)
         broker.loop_monitor.start()
         start = broker.tasks.start
         self._tasks = [
             start("statistics", self._sample_statistics()),
-            start("offsets", _repeat(self.config.flush_consumer_offset_interval / 1000, broker.offsets.saved)),
-            start("topics and groups", _repeat(SAVE_EVERY, self._save_created)),
-            start("filters", _repeat(SAVE_FILTERS_EVERY, broker.filters.saved)),
-            start("silent clients", _repeat(self._drop_every, self._drop_silent)),
+            start("offsets", repeated(self.config.flush_consumer_offset_interval / 1000, broker.offsets.saved)),
+            start("topics and groups", repeated(SAVE_EVERY, self._save_created)),
+            start("filters", repeated(SAVE_FILTERS_EVERY, broker.filters.saved)),
+            start("silent clients", repeated(self._drop_every, self._drop_silent)),
             start("reloads", broker.reloads.watch()),
             start("memory", broker.memory_alarm.watch()),
             start("advertised address", AdvertisedAddress(lambda: broker.address).watch()),
             start("certificates", broker.tls.watch()),
         ]
-        if not self.config.is_slave:
-            save_every = self.config.store.flush_delay_offset_interval / 1000
-            self._tasks += [
-                start("transactions", _repeat(self._check_every, broker.check_backs.keep)),
-                start("delays", broker.delays.run()),
-                start("delay offsets", _repeat(save_every, broker.delays.saved)),
-            ]
-        broker.accepting = not self.config.is_slave
         self._load.count.fit()
         await self._main.start_on(ports.main)
         await self._vip.start_on(ports.vip)
         await broker.registration.start()
-        if not self.config.is_slave:
-            broker.ha_access.start()
+        self._duties.keep()
         broker.readiness.restore("start")
 
     async def _opened(self) -> None:
@@ -264,11 +257,7 @@ class BrokerApp:
             start_log.warning("store_recovery", note=note)
         for damage in report.damages:
             start_log.error("store_damaged", start=damage.start, end=damage.end, reason=damage.reason)
-        if self.config.is_slave:
-            broker.delays.stand_by()
-        else:
-            broker.halves.rebuild()  # before a SYNC_MASTER limits what can be read
-            broker.delays.start()
+        self._duties.recover()
 
     async def report_start(self, supervisor: Supervisor) -> None:
         """Until cancelled, say how far a start has come that takes long: to the supervisor, and in the log."""
@@ -279,22 +268,6 @@ class BrokerApp:
             pause = REPORT_EVERY
             supervisor.starting(f"recovering: {progress.percent}%, file {progress.file}", 3 * REPORT_EVERY)
             start_log.info("store_recovering", percent=progress.percent, file=progress.file)
-
-    async def _replicate(self, ports: Ports) -> None:
-        """Accept slaves or, on a slave, replicate from the master that nameservers name."""
-        broker = self.broker
-        if self.config.is_slave:
-            broker.ha_client.on_following = broker.table_sync.follow
-            broker.registration.on_master = broker.ha_client.follow
-            broker.store.on_arrival = self._copied
-            broker.ha_client.start()
-            broker.table_sync.start()
-        else:
-            await broker.slaves.start(ports.ha)
-
-    def _copied(self, topic: str, queue_id: int, max_offset: int, codes: list[int]) -> None:
-        self.broker.table_sync.met(topic)
-        self.broker.holds.arrived(topic, queue_id, max_offset, codes)
 
     async def _sample_statistics(self) -> None:
         """Take a sample of the statistics every second, until cancelled."""
@@ -314,10 +287,6 @@ class BrokerApp:
     @property
     def _drop_every(self) -> float:
         return min(DROP_EVERY, self.config.channel_expired_timeout / 1000)
-
-    @property
-    def _check_every(self) -> float:
-        return max(0.01, min(CHECK_EVERY, self.config.transaction_check_interval / 1000))
 
     async def _save_created(self) -> None:
         await self.broker.topics.saved()
@@ -339,23 +308,18 @@ class BrokerApp:
             "held_pulls": len(broker.holds),
             "waiting_sends": broker.waiting_sends,
         }
+        await self._duties.freeze()
         await broker.registration.stop()
         self._main.stop_accepting()
         self._vip.stop_accepting()
         broker.holds.close()
-        await self._let_sends_end()
+        await self._duties.sends_ended()
         await self._main.stop(STOP_GRACE)
         await self._vip.stop(STOP_GRACE)
-        broker.accepting = False
-        broker.admission.forget()
         await end(self._tasks)
         self._tasks.clear()
-        await broker.ha_access.stop()
-        await broker.slaves.stop()
-        await broker.ha_client.stop()
-        await broker.table_sync.stop()
-        delays = broker.delays.offsets if self.config.is_slave else broker.delays
-        for kept in (broker.topics, broker.groups, broker.offsets, broker.filters, delays):
+        await self._duties.stop()
+        for kept in (broker.topics, broker.groups, broker.offsets, broker.filters, broker.delays):
             try:
                 kept.save()
             except OSError as error:
@@ -372,28 +336,6 @@ class BrokerApp:
     def _fault(self, error: OSError) -> None:
         log.error("state_not_saved", error=str(error))
         self.faults.append(str(error))
-
-    async def _let_sends_end(self) -> None:
-        """Wait until the sends that wait for the disk or a slave are answered."""
-        await asyncio.sleep(0)  # lets the sends of this iteration ask the store
-        if self.broker.waiting_sends:
-            waiter = self.broker.durable(self.broker.store.figures().max_offset)
-            if waiter is not None:
-                await waiter
-
-
-async def _repeat(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-    repeats = Repeats()
-    while True:
-        await asyncio.sleep(seconds)
-        try:
-            await work()
-        except OSError as error:
-            again = repeats.failed(error.errno)
-            if again is not None:
-                log.error("state_not_saved", error=str(error), **again)
-        else:
-            repeats.forget()
 
 
 async def serve(app: BrokerApp, say: DaemonLog) -> None:

@@ -24,6 +24,7 @@ from eruca.broker.services.replication.ha_access import HAAccess
 from eruca.broker.services.replication.ha_client import HAClient
 from eruca.broker.services.replication.slaves import Slaves
 from eruca.broker.services.replication.table_sync import TableSync
+from eruca.broker.services.role import Role, Wanted
 from eruca.broker.state.clients import Clients
 from eruca.broker.state.delay_mark import DelayMark
 from eruca.broker.state.delay_offsets import DelayOffsets
@@ -63,6 +64,8 @@ CLUSTER_TOPIC_QUEUES = 16
 COLD_PULLS = 8
 REGISTERED_SETTINGS = frozenset({"brokerPermission", "autoCreateTopicEnable"})
 """Settings that nameservers learn of with the topics."""
+ROLE_SETTINGS = frozenset({"brokerRole", "brokerId"})
+"""Settings whose change is a change of role."""
 SHORTEST_STAY = 600_000
 """The least time in ms that a waiting message stays in its part of the log."""
 
@@ -73,9 +76,9 @@ class Broker:
     ``config`` is completed (name and addresses); ``clock`` returns ms since 1970, ``monotonic`` the ms by which
     durations are measured; ``file_system`` is the store's. ``address`` (``ip:port``), ``ha_address`` and ``store_host``
     (address and port as records hold them) are final after ``listen_on``. ``accepting`` is true on a master between
-    start and stop; otherwise sends are answered with 14. ``waits`` is whether sends wait for durability,
-    ``waiting_sends`` how many do. ``hosts`` caches the addresses of clients. ``accounts`` is None without access
-    control.
+    start and stop, and between changes of role; otherwise sends are answered with 14. ``waits`` is whether sends wait
+    for durability, ``waiting_sends`` how many do. ``hosts`` caches the addresses of clients. ``accounts`` is None
+    without access control.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Broker:
         file_system: FileSystem | None = None,
     ) -> None:
         self.config = complete(config)
+        self.role = Role(config)
         self.configuration = Configuration(config, clock)
         self.clock = clock
         self.monotonic = monotonic
@@ -136,7 +140,7 @@ class Broker:
             store_config(config.store),
             clock,
             monotonic=monotonic,
-            follows=config.is_slave,
+            follows=self.role.is_slave,
             file_system=file_system,
             tasks=self.tasks,
         )
@@ -157,7 +161,7 @@ class Broker:
                 lambda topic: self.topics.create_if_absent(topic, 1),
             ),
         )
-        self.registration = Registration(config, self.topics, self.tasks, self.own_account, self.tls.client)
+        self.registration = Registration(config, self.role, self.topics, self.tasks, self.own_account, self.tls.client)
         self.admission = Admission(config, self.topics, self.groups, self.registration)
         self.memory_alarm = MemoryAlarm(self.admission, lambda: config.memory_high_water)
         self.halves = Halves(
@@ -186,12 +190,12 @@ class Broker:
             self.refusals,
             self.tasks,
         )
-        self.slaves = Slaves(self.store, config.store, self.tls.ha_port, self.ha_access)
+        self.slaves = Slaves(self.store, config.store, self.role, self.tls.ha_port, self.ha_access)
         self.ha_client = HAClient(self.store, config.store, self.tasks, self.tls.ha_client)
         self.table_sync = TableSync(
             self.topics, self.groups, self.offsets, self.delays, self.tasks, self.own_account, self.tls.client
         )
-        self.waits = self.slaves.sync or config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self.waits = self._must_wait()
         self.waiting_sends = 0
         self.hosts: dict[Connection, tuple[bytes, int]] = {}
         self.address = ""
@@ -217,7 +221,7 @@ class Broker:
         ha_port = port + 1 if ha_port is None else ha_port
         self.address = f"{ip}:{port}"
         self.ha_address = f"{self.config.broker_ip2}:{ha_port}"
-        self.configuration.bound = {"listenPort": port, "haListenPort": ha_port}
+        self.configuration.bound |= {"listenPort": port, "haListenPort": ha_port, "brokerId": self.role.broker_id}
         self.store_host = _host_of(ip, port)
         self.store_host_hex = self.store_host.hex().upper()
         self.store_host_bits = STORE_HOST_V6 if len(self.store_host) > 8 else 0
@@ -231,7 +235,17 @@ class Broker:
 
         Under SYNC_FLUSH it must be on the disk, at a SYNC_MASTER on a slave.
         """
-        return self.slaves.durable(end_offset) if self.slaves.sync else self.store.durable(end_offset)
+        return self.slaves.durable(end_offset) if self.role.sync else self.store.durable(end_offset)
+
+    def take_role(self, wanted: Wanted) -> None:
+        """Be this from now on; ``duties`` begins and ends what follows from it."""
+        self.role.take(wanted)
+        self.waits = self._must_wait()
+        self.slaves.role_changed()
+        self.configuration.bound["brokerId"] = wanted.broker_id
+
+    def _must_wait(self) -> bool:
+        return self.role.sync or self.config.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
     def host_of(self, connection: Connection) -> tuple[bytes, int]:
         """A client's address as records hold it, with the sysFlag bits of both hosts; cached while it is connected."""
@@ -248,6 +262,7 @@ class Broker:
         self.store.reconfigured()
         self._settle_template()
         self.admission.forget()
+        self.role.look()
 
     def take(self, changed: Mapping[str, str]) -> None:
         """Apply settings that have changed in the operator's file. Raises BadSetting."""

@@ -122,7 +122,7 @@ class StoreSettings(StoreRules):
     """Whether a send is answered before (ASYNC_FLUSH) or after (SYNC_FLUSH) it is on the disk."""
     default_query_max_num: int = setting(32, at_least=1, at_most=MOST_MESSAGES, live=True)
     """Messages of an answer to a query by unique key, at most."""
-    broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, important=True)
+    broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, live=True, important=True)
     """ASYNC_MASTER, SYNC_MASTER (a send is answered when a slave has it), or SLAVE."""
     ha_listen_port: int = setting(10912, at_least=0, at_most=65535, effect=False)
     """Without effect, as in RocketMQ: the HA port is the listening port + 1, which is shown."""
@@ -210,7 +210,7 @@ class BrokerConfig:
     """The name of this broker, which its slaves share; empty uses the name of this machine."""
     broker_cluster_name: str = setting("DefaultCluster", important=True, valid=_is_topic, words=_NAME)
     """The name of the cluster, which is a topic of each broker, too."""
-    broker_id: int = setting(0, at_least=0, important=True)
+    broker_id: int = setting(0, at_least=0, at_most=(1 << 31) - 1, live=True, important=True)
     """The number of this broker among those with its name: 0 is a master, above 0 a slave."""
     broker_permission: int = setting(6, at_least=0, at_most=7, live=True)
     """What clients may do with the topics here: 2 is writing, 4 reading, 6 both."""
@@ -367,7 +367,7 @@ class BrokerConfig:
 
     @property
     def is_slave(self) -> bool:
-        """Whether this broker is a slave."""
+        """Whether this broker shall be a slave; ``services.role`` says whether it is one."""
         return self.store.broker_role is BrokerRole.SLAVE
 
     @property
@@ -381,7 +381,7 @@ EVERYWHERE = frozenset({"", "0.0.0.0", "::"})
 
 
 def complete(config: BrokerConfig) -> BrokerConfig:
-    """Fill in the name and the addresses of this machine. A master gets the id 0, as in BrokerStartup.
+    """Fill in the name and the addresses of this machine.
 
     Raises ValueError for a slave with that id.
     """
@@ -390,9 +390,7 @@ def complete(config: BrokerConfig) -> BrokerConfig:
     config.broker_ip2 = config.broker_ip2 or config.broker_ip1
     if config.client.use_tls and config.tls.tls_enable is None:
         config.tls.tls_enable = True
-    if not config.is_slave:
-        config.broker_id = 0
-    elif config.broker_id == 0:
+    if config.is_slave and config.broker_id == 0:
         raise ValueError(f"brokerId {SLAVE_ID}")
     return config
 

@@ -307,7 +307,7 @@ async def test_a_slave_delivers_nothing_and_notes_nothing(prepared: Prepared, tm
 
     desk = await prepared(prepare)
     running = {task.get_coro().__qualname__ for task in asyncio.all_tasks()}  # type: ignore[union-attr]
-    assert "Delays.run" not in running and "_repeat" in running
+    assert "Delays.run" not in running and "repeated" in running
     await desk.restart()
     assert not mark.exists()
 

@@ -80,7 +80,7 @@ def changeable_topic(broker: Broker, topic: str) -> None:
 
 def changeable(broker: Broker) -> None:
     """Refuse a change of topics or groups on a slave."""
-    if broker.config.is_slave:
+    if broker.role.is_slave:
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
             "Can't modify topic or subscription group from slave broker, please execute it from master broker.",

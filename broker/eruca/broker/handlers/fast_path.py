@@ -35,7 +35,7 @@ def fast_path(broker: Broker) -> FastPath:
     """What the routers of this broker try first."""
     sends = NativeSends(broker).take if native.on else None
     refusals = FastRefusals(broker).take
-    commits = None if broker.waits else FastCommits(broker).take
+    commits = FastCommits(broker).take
 
     def take(connection: Connection, data: bytes, at: int) -> int:
         begin = -1
@@ -45,7 +45,7 @@ def fast_path(broker: Broker) -> FastPath:
                 at = refusals(connection, data, at)
                 if sends is not None and at < len(data):
                     at = sends(connection, data, at)
-            elif commits is not None and is_end(data, at):
+            elif not broker.waits and is_end(data, at):
                 at = commits(connection, data, at)
         return at
 
@@ -58,14 +58,15 @@ class NativeSends:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._forms = broker.admission.forms
-        self._waiting = WaitingReplies(broker) if broker.waits else None
+        self._waiting = WaitingReplies(broker)
         self._sends = broker.rpc_latency.of(RequestCode.SEND_MESSAGE_V2)
         self._batches = broker.rpc_latency.of(RequestCode.SEND_BATCH_MESSAGE)
         """What sends took until they were stored; the native step itself takes microseconds."""
 
     def take(self, connection: Connection, data: bytes, at: int) -> int:
         """Store and answer the sends in ``data`` from ``at`` on; returns where it stopped (a ``FastPath``)."""
-        broker, waiting = self._broker, self._waiting
+        broker = self._broker
+        waiting = self._waiting if broker.waits else None
         host = broker.hosts.get(connection)
         now = monotonic()
         if host is None:

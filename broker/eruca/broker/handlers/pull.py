@@ -102,7 +102,7 @@ def _first(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: Go
     ask = call.header
     if (
         ask.sys_flag & COMMIT_OFFSET
-        and not broker.config.is_slave
+        and not broker.role.is_slave
         and broker.offsets.has_room(ask.consumer_group, ask.topic, ask.queue_id)
     ):
         broker.offsets.commit(ask.consumer_group, ask.topic, ask.queue_id, ask.commit_offset)
@@ -123,7 +123,7 @@ async def _held(broker: Broker, call: Call[PullMessage], hold: Hold) -> Reply:
     while True:
         await hold
         await call.connection.room()
-        if hold.dropped and ask.queue_offset and not broker.config.is_slave:
+        if hold.dropped and ask.queue_offset and not broker.role.is_slave:
             return _begin_anew(call)
         call.look_again(call)
         admitted = _admit(broker, call)
@@ -306,7 +306,7 @@ def _answer(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: G
 
 def _next(broker: Broker, ask: PullMessage, got: Got) -> int:
     """The next offset. A slave corrects no offset, since it may lag behind its master (offsetCheckInSlave)."""
-    corrects = not broker.config.is_slave or broker.config.store.offset_check_in_slave
+    corrects = not broker.role.is_slave or broker.config.store.offset_check_in_slave
     return got.next_begin_offset if corrects or got.status in _READ else ask.queue_offset
 
 
@@ -320,7 +320,7 @@ def _offset_moved(
     broker: Broker, ask: PullMessage, group: SubscriptionGroupConfig, got: Got, reply: PullReply
 ) -> ResponseCode:
     """A group's offset is out of range: a master reports it, but not with each pull; a slave corrects nothing."""
-    if broker.config.is_slave and not broker.config.store.offset_check_in_slave:
+    if broker.role.is_slave and not broker.config.store.offset_check_in_slave:
         reply.suggest_which_broker_id = group.broker_id
         return ResponseCode.PULL_RETRY_IMMEDIATELY
     if broker.moved_offsets.is_due(ask.consumer_group, ask.topic, ask.queue_id, broker.monotonic()):

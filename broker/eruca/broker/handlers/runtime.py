@@ -6,7 +6,7 @@ change at run time (25).
 
 from __future__ import annotations
 
-from eruca.broker.broker import REGISTERED_SETTINGS, Broker
+from eruca.broker.broker import REGISTERED_SETTINGS, ROLE_SETTINGS, Broker
 from eruca.broker.handlers.checks import persisting
 from eruca.broker.services import runtime
 from eruca.broker.state.statistics import Span
@@ -45,7 +45,7 @@ async def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
 @routes.on(api.GET_BROKER_HA_STATUS, reads=True)
 def replication(broker: Broker, call: Call[Empty]) -> Reply:
     """The state of replication, from a master or a slave (of RocketMQ 5)."""
-    status = broker.ha_client.status(broker.clock()) if broker.config.is_slave else broker.slaves.status()
+    status = broker.ha_client.status(broker.clock()) if broker.role.is_slave else broker.slaves.status()
     return Reply(body=status.encode())
 
 
@@ -119,4 +119,6 @@ async def update(broker: Broker, call: Call[Empty]) -> Reply:
         await broker.registration.register_all()
     with persisting("the new configuration"):
         await broker.configuration.save(changed)
+    if changed.keys() & ROLE_SETTINGS:
+        await broker.role.settled()
     return Reply(remark=NOT_KEPT if broker.configuration.file is None else None)

@@ -30,7 +30,7 @@ NOTHING_TO_SAY = "not set any response code"
 def end(broker: Broker, call: Call[EndTransaction]) -> Result:
     """Commit or roll back a transaction; an undecided one (0) has no answer, and may be asked about."""
     ask = call.header
-    if broker.config.is_slave:
+    if broker.role.is_slave:
         raise Refused(ResponseCode.SLAVE_NOT_AVAILABLE, "transactions are ended at the master, this broker is a slave")
     if ask.commit_or_rollback == TRANSACTION_NONE:
         return None

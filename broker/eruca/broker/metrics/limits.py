@@ -21,13 +21,12 @@ def add(broker: Broker) -> None:
     limit("locks", lambda: broker.locks.most, lambda: len(broker.locks))
     limit("waiting_sends", lambda: config.send_thread_pool_queue_capacity, lambda: broker.waiting_sends)
     limit("memory_bytes", lambda: broker.memory_alarm.mark, lambda: broker.memory_alarm.used())
-    if not config.is_slave:
-        limit("slaves", lambda: MOST_SLAVES, lambda: len(broker.slaves.connected))
-        broker.metrics.counter(
-            "eruca_slaves_rejected_total",
-            "Connections to the HA port that were turned away for their number.",
-            lambda: broker.slaves.rejected,
-        )
+    limit("slaves", lambda: MOST_SLAVES, lambda: len(broker.slaves.connected))
+    broker.metrics.counter(
+        "eruca_slaves_rejected_total",
+        "Connections to the HA port that were turned away for their number.",
+        lambda: broker.slaves.rejected,
+    )
     broker.metrics.counter(
         "eruca_memory_alarms_total",
         "Times that sends were refused for a while, as the broker had too much memory.",

@@ -19,16 +19,16 @@ def add(broker: Broker) -> None:
         broker.registration.ages,
         "nameserver",
     )
-    if broker.config.is_slave:
-        _add_slave(broker)
-    else:
-        _add_master(broker)
+    _add_slave(broker)
+    _add_master(broker)
 
 
 def _add_slave(broker: Broker) -> None:
-    client = broker.ha_client
+    client, role = broker.ha_client, broker.role
     broker.metrics.gauge(
-        "eruca_master_connected", "Whether this slave follows its master.", lambda: float(client.connected)
+        "eruca_master_connected",
+        "Whether this slave follows its master; without a value on a master.",
+        lambda: {(): float(client.connected)} if role.is_slave else {},
     )
     broker.metrics.gauge(
         "eruca_master_silent_seconds",
@@ -38,13 +38,17 @@ def _add_slave(broker: Broker) -> None:
 
 
 def _add_master(broker: Broker) -> None:
-    end = broker.store.replicator
+    end, role = broker.store.replicator, broker.role
 
     def of_slaves(value: Callable[[HAConnection], float]) -> Callable[[], dict[str, float]]:
         return lambda: {slave.remote: value(slave) for slave in broker.slaves.connected if slave.acknowledged >= 0}
 
     gauge = broker.metrics.gauge
-    gauge("eruca_slaves_connected", "Slaves that are connected.", lambda: len(broker.slaves.connected))
+    gauge(
+        "eruca_slaves_connected",
+        "Slaves that are connected; without a value on a slave.",
+        lambda: {} if role.is_slave else {(): len(broker.slaves.connected)},
+    )
     gauge(
         "eruca_replication_lag_bytes",
         "Bytes of the log that a slave has not confirmed.",
@@ -61,5 +65,10 @@ def _add_master(broker: Broker) -> None:
     gauge(
         "eruca_visible_behind_bytes",
         "Bytes of the log that consumers cannot see as no slave has them; 0 but on a SYNC_MASTER.",
-        lambda: 0 if (limit := broker.store.visible_limit) is None else max(end.end_offset - limit, 0),
+        lambda: {} if role.is_slave else {(): _hidden(broker)},
     )
+
+
+def _hidden(broker: Broker) -> int:
+    limit = broker.store.visible_limit
+    return 0 if limit is None else max(broker.store.replicator.end_offset - limit, 0)

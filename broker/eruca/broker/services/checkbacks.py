@@ -42,19 +42,20 @@ class CheckBacks:
         self._halves = halves
         self._clients = clients
         self._monotonic = monotonic
-        self._next_round: int | None = None
+        self._next_round = 0
         self._turn = 0
         self._repeats = Repeats()
+
+    def begin(self) -> None:
+        """Let the first round come one interval from now on."""
+        self._next_round = self._monotonic() + self._config.transaction_check_interval
 
     async def keep(self) -> None:
         """To be called each second: the next round, when ``transactionCheckInterval`` is over since the last."""
         self._halves.keep()
         now = self._monotonic()
-        interval = self._config.transaction_check_interval
-        if self._next_round is None:  # the first round comes one interval after the start
-            self._next_round = now + interval
         if now >= self._next_round:
-            self._next_round = now + interval
+            self._next_round = now + self._config.transaction_check_interval
             await self.round()
 
     async def round(self) -> None:

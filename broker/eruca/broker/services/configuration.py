@@ -33,7 +33,7 @@ class Configuration:
         self.given: set[str] = set()
         """The keys that do not have their defaults since somebody set them."""
         self.bound: dict[str, int] = {}
-        """The ports that are bound, by setting; shown instead of the configured ones."""
+        """What holds instead of the configured numbers, and is shown: the bound ports, the id of a master."""
         self._config = config
         self._clock = clock
         self._known = settings_of(BrokerConfig)
@@ -84,7 +84,7 @@ class Configuration:
     def text(self) -> str:
         """Every setting as ``name=value``, and the unknown keys of the file without their values.
 
-        Any of those may be a secret. Known secrets and unset values are omitted. Ports are those that are bound.
+        Any of those may be a secret. Known secrets and unset values are omitted. Ports and id are those that hold.
         """
         shown = {
             key: item.text(self._config)

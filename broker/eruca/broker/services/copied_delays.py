@@ -59,6 +59,12 @@ class CopiedDelays:
         self._settled = found.settled
         self._store.replicator.on_record = self._copied
 
+    def end(self) -> None:
+        """Note no copies any more: this broker delivers from now on."""
+        self._store.replicator.on_record = None
+        self._origins.clear()
+        self._waiting = None
+
     def _copied(self, properties: bytes) -> None:
         if b"TIMER_ORIGIN\x01" in properties:
             self._origins.append(properties_text.get(properties, "TIMER_ORIGIN"))

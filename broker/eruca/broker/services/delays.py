@@ -15,7 +15,7 @@ import structlog
 
 from eruca.broker.services.admission import Destination
 from eruca.broker.services.copied_delays import CopiedDelays
-from eruca.broker.services.delay_levels import DelayLevels
+from eruca.broker.services.delay_levels import NEVER, DelayLevels
 from eruca.broker.services.delay_recovery import delivered
 from eruca.broker.services.delay_routing import at_level, until, wished_time
 from eruca.broker.services.redelivery import Redelivery
@@ -107,6 +107,7 @@ class Delays:
         """Recover the positions and save them. Call it after the store was opened.
 
         If the disk is full, the positions are saved later."""
+        self.copied.end()
         found = delivered(self._store, self._mark.current, self.offsets.table, len(self.levels.delays))
         self.offsets.table = found.levels
         self.levels.settle()
@@ -120,6 +121,8 @@ class Delays:
 
     def stand_by(self) -> None:
         """Track what the master delivers, and deliver nothing, as a slave. Raises OSError."""
+        self._started = False
+        self._store.hold(lambda crowded: NEVER)
         self.copied.begin()
 
     def deliver(self, now: int, passed: int) -> int:
@@ -180,9 +183,10 @@ class Delays:
     def save(self) -> None:
         """Flush the log and then save the positions, now. If the log cannot be flushed, the positions are not saved.
 
-        A broker that has not started to deliver writes nothing. Raises OSError.
+        A broker that does not deliver writes what it has staged of its master's. Raises OSError.
         """
         if not self._started:
+            self.offsets.save()
             return
         try:
             self._store.flush()

@@ -335,9 +335,16 @@ class Halves:
 
     # ------------------------------------------------------------------ the start
 
+    def forget(self) -> None:
+        """Know of no half message any more: another broker decides them from now on."""
+        self.undecided = Undecided()
+        self._given_up = None
+        self._next_progress = None
+
     def rebuild(self) -> None:
         """Find what is undecided in the half queue, from where its progress stands; the store is open."""
         store = self._store
+        self.forget()
         store.drain()
         begin, op_begin = (self._progress(topic) for topic in (HALF, OP))
         if begin is None or op_begin is None:  # one queue was truncated or made again: neither offset means anything

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import structlog
 
 from eruca.broker.config import BrokerConfig
+from eruca.broker.services.role import MASTER_ID, Role
 from eruca.broker.state.topics import LONGEST_REGISTRATION, READ_WRITE, Topics
 from eruca.protocol import api
 from eruca.protocol.bodies import (
@@ -64,16 +65,22 @@ class Registration:
     """Keeps one broker registered under the addresses that ``advertise`` sets."""
 
     def __init__(
-        self, config: BrokerConfig, topics: Topics, tasks: Tasks, signer: Signer, tls: TlsFiles | None = None
+        self,
+        config: BrokerConfig,
+        role: Role,
+        topics: Topics,
+        tasks: Tasks,
+        signer: Signer,
+        tls: TlsFiles | None = None,
     ) -> None:
         self._config = config
+        self._role = role
         self._topics = topics
         self._tasks = tasks
         self._signer = signer
         self._tls = tls
-        self.on_master: Callable[[str | None, str | None], None] | None = None
-        """On a slave: called with the master's HA address and address by a nameserver, None if unknown."""
-        self._lacks_master = config.is_slave
+        self._on_master: Callable[[str | None, str | None], None] | None = None
+        self._lacks_master = False
         """Whether no nameserver knows the master yet; a slave then registers more often."""
         self._address = ""
         self._ha_address = ""
@@ -81,6 +88,8 @@ class Registration:
         self._keepers: dict[str, asyncio.Task[None]] = {}
         self._due: dict[str, asyncio.Event] = {}
         self._registered: set[str] = set()
+        self._masters: set[str] = set()
+        """The nameservers that have this broker as the master of its name."""
         self._registered_at: dict[str, float] = {}
         self._began = 0.0
         self._name_taken: dict[str, str] = {}
@@ -121,6 +130,18 @@ class Registration:
         """Set the addresses to register."""
         self._address, self._ha_address = address, ha_address
 
+    def seek(self, on_master: Callable[[str | None, str | None], None] | None) -> None:
+        """As a slave, call ``on_master`` with what each nameserver answers: the master's HA address and its address,
+        None if unknown. None as a master."""
+        self._on_master = on_master
+        self._lacks_master = on_master is not None
+
+    def role_changed(self) -> None:
+        """Register soon at every nameserver under the role of now, as what nobody knows yet."""
+        self._topics.renew()  # nameservers ignore the topics of a version that they know
+        for due in self._due.values():
+            due.set()
+
     # ------------------------------------------------------------------ life
 
     async def start(self) -> None:
@@ -143,7 +164,10 @@ class Registration:
         await end(self._keepers.values())
         self._keepers.clear()
         if self._channels is not None:
-            await asyncio.gather(*(self._unregister(nameserver) for nameserver in self._channels.addresses()))
+            broker_id = self._role.broker_id
+            await asyncio.gather(
+                *(self._unregister(nameserver, broker_id) for nameserver in self._channels.addresses())
+            )
             await self._channels.close()
             self._channels = None
         self._registered.clear()
@@ -231,11 +255,11 @@ class Registration:
 
     async def _register(self, nameserver: str, body: Registered) -> bool:
         assert self._channels is not None
-        timeout = self._config.register_broker_timeout_mills / 1000
+        if nameserver in self._masters and self._role.is_slave:  # as long as it is known as the master, nobody else is
+            await self._unregister(nameserver, MASTER_ID)
+        timeout, header = self._config.register_broker_timeout_mills / 1000, self._header(body)
         try:
-            answer = await self._channels.call(
-                nameserver, api.REGISTER_BROKER, self._header(body), body.content, timeout=timeout
-            )
+            answer = await self._channels.call(nameserver, api.REGISTER_BROKER, header, body.content, timeout=timeout)
             self._hear_of_master(answer.header)
             if answer.body:
                 self._topics.set_order(KVTable.decode(answer.body).table)
@@ -243,6 +267,8 @@ class Registration:
             self._failed(nameserver, error)
             return False
         self._is_not_taken(nameserver)
+        if header.broker_id == MASTER_ID:
+            self._masters.add(nameserver)
         self._registered_at[nameserver] = monotonic()
         failed = self._repeats.over(nameserver)
         if nameserver not in self._registered:
@@ -277,24 +303,26 @@ class Registration:
             self._tasks.readiness.restore("name")
 
     def _hear_of_master(self, found: RegisterBrokerReply) -> None:
-        if self.on_master is not None:
+        if self._on_master is not None:
             self._lacks_master = self._lacks_master and not found.master_addr
-            self.on_master(found.ha_server_addr or None, found.master_addr or None)
+            self._on_master(found.ha_server_addr or None, found.master_addr or None)
 
     async def _is_outdated(self, nameserver: str) -> bool:
         assert self._channels is not None
         try:
             answer = await self._channels.call(
-                nameserver, api.QUERY_DATA_VERSION, self._identity(), self._topics.version.encode()
+                nameserver, api.QUERY_DATA_VERSION, self._identity(self._role.broker_id), self._topics.version.encode()
             )
         except (RemotingError, Refused, ProtocolError):
             return True
         return answer.header.changed
 
-    async def _unregister(self, nameserver: str) -> None:
+    async def _unregister(self, nameserver: str, broker_id: int) -> None:
         assert self._channels is not None
+        self._masters.discard(nameserver)
+        ask = self._identity(broker_id)
         try:
-            await self._channels.call(nameserver, api.UNREGISTER_BROKER, self._identity(), timeout=UNREGISTER_TIMEOUT)
+            await self._channels.call(nameserver, api.UNREGISTER_BROKER, ask, timeout=UNREGISTER_TIMEOUT)
         except (RemotingError, Refused, ProtocolError) as error:
             log.warning("unregistration_failed", nameserver=nameserver, error=str(error))
 
@@ -326,13 +354,13 @@ class Registration:
 
     # ------------------------------------------------------------------ the request
 
-    def _identity(self) -> UnregisterBroker:
+    def _identity(self, broker_id: int) -> UnregisterBroker:
         config = self._config
         return UnregisterBroker(
             broker_name=config.broker_name,
             broker_addr=self._address,
             cluster_name=config.broker_cluster_name,
-            broker_id=config.broker_id,
+            broker_id=broker_id,
         )
 
     def _header(self, body: Registered) -> RegisterBroker:
@@ -342,7 +370,7 @@ class Registration:
             broker_addr=self._address,
             cluster_name=config.broker_cluster_name,
             ha_server_addr=self._ha_address,
-            broker_id=config.broker_id,
+            broker_id=self._role.broker_id,
             compressed=body.compressed,
             body_crc32=body_crc32(body.content),
         )

@@ -54,6 +54,10 @@ class Locks:
         owner = self._owners.get((group, queue))
         return owner[0] if owner is not None and now - owner[1] <= self._expire_after else None
 
+    def clear(self) -> None:
+        """Release all locks."""
+        self._owners.clear()
+
     def drop_expired(self, now: int) -> None:
         """Remove expired locks."""
         self._owners = {key: owner for key, owner in self._owners.items() if now - owner[1] <= self._expire_after}

@@ -191,6 +191,12 @@ class CommitLog:
             self.limit = self.position
             data = data[count:]
 
+    def take_back(self, position: int) -> None:
+        """Let the log end at ``position``, in its last file; what came behind is zeroed."""
+        segment = self.segments[-1]
+        segment.view[position - segment.start : self.position - segment.start] = bytes(self.position - position)
+        self.position = self.limit = position
+
     def segment_of(self, offset: int) -> Segment | None:
         """The file that holds ``offset``, None when it is not (or no longer) there."""
         segments = self.segments

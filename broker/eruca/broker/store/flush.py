@@ -140,6 +140,11 @@ class Flush:
             raise
         self._flushed_to(target)
 
+    def forget_after(self, end: int) -> None:
+        """The log was taken back to ``end``: what is written there again is not on the disk yet."""
+        self.flushed = min(self.flushed, end)
+        self._target = min(self._target, end)
+
     def _plan(self) -> tuple[int, list[Segment], bool]:
         target = self._log.position
         new_files, self._log.new_files = self._log.new_files, False

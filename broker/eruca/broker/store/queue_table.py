@@ -312,6 +312,11 @@ class QueueTable:
         queue.min_offset = starts[0] // UNIT
         queue.next_offset = end
 
+    def count_on(self) -> None:
+        """Let the next message of each queue follow the last one that was dispatched."""
+        for queue in list(self.queues.values()):
+            queue.next_offset = queue.max_offset
+
     def cut(self, queue: ConsumeQueue, index: int) -> None:
         """Take back the units from ``index`` on; their place in the files is zero again.
 

@@ -292,8 +292,7 @@ class Recovery:
         log.open_end(scan.end)
         self._dispatch.position = report.end_offset = scan.end
         report.lost_units = self._dispatch.lost_units
-        for queue in list(self._queues.queues.values()):
-            queue.next_offset = queue.max_offset
+        self._queues.count_on()
 
     def _keep_end(self, queue: ConsumeQueue, units: bytes, damages: list[Damage]) -> None:
         """Keep the units at a queue's end whose records lie in damage with the log going on behind it.

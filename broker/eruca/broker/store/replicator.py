@@ -86,8 +86,9 @@ class Replicator:
         self._look_at = 0
 
     def begin(self) -> None:
-        """To be called when the log was recovered: its records up to the end are dispatched."""
+        """To be called when the log was recovered, or was written here: what comes is read as records from its end."""
         self._scanned = self._log.position
+        self._look_at = 0
 
     # ---- out of the log
 
@@ -168,6 +169,15 @@ class Replicator:
         self._log.extend(memoryview(data))
         while self._scanned < self._log.position and (step := self._step()):
             self._scanned += step
+
+    def cut_part(self) -> int:
+        """Take back what came behind the last whole record; how many bytes that was."""
+        cut = self._log.position - self._scanned
+        if cut:
+            self._log.take_back(self._scanned)
+            self._flush.forget_after(self._scanned)
+            log.warning("part_of_a_record_cut_off", end=self._scanned, bytes=cut)
+        return cut
 
     def _start_at(self, offset: int) -> None:
         if self._log.position:

@@ -57,6 +57,7 @@ from eruca.remoting.tasks import Tasks
 
 log = structlog.get_logger("eruca.broker.store")
 T = TypeVar("T")
+_COPY = "this store is the copy of a master's: send to the master"
 
 
 class Store:
@@ -102,7 +103,7 @@ class Store:
             config.retry_after_full,
         )
         if follows:
-            self.appender.standing = "this store is the copy of a master's: send to the master"
+            self.appender.standing = _COPY
         self.replicator = Replicator(
             self.commit_log, self._queues, self._dispatch, self.appender, self._flush, sync=config.sync_flush
         )
@@ -256,6 +257,30 @@ class Store:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+    # ---- leading and following
+
+    def follow(self) -> None:
+        """Accept no message any more: what comes from now on is the log of another store, from the end of this one."""
+        self.appender.standing = _COPY
+        self.appender.refusal = self.appender.refusal or _COPY
+        self.replicator.begin()
+
+    def lead(self) -> int:
+        """Accept messages from now on, behind the last whole record that was copied; how many bytes of a part of a
+        record are cut off.
+
+        Raises:
+            OSError: the disk fails.
+        """
+        cut = self.replicator.cut_part()
+        self.flush()
+        self.drain()
+        self._queues.count_on()
+        self.appender.standing = None
+        if self.appender.refusal == _COPY:
+            self.appender.refusal = None
+        return cut
 
     # ---- writing
 

@@ -109,11 +109,14 @@ class HAClient:
         self._task = self._tasks.start("replication", self._run())
 
     async def stop(self) -> None:
-        """Stop to replicate."""
-        if self._task is not None:
-            await end([self._task])
-            self._task = None
+        """Stop to replicate, and forget who the master is."""
+        if self._task is None:
+            return
+        await end([self._task])
+        self._task = None
         self._store.on_written = None
+        self._address = self._settings.ha_master_address or None
+        self._master = self._linked = None
 
     def _written(self) -> None:
         if self._link is not None:

@@ -14,9 +14,10 @@ from contextlib import suppress
 
 import structlog
 
-from eruca.broker.config import BrokerRole, StoreSettings
+from eruca.broker.config import StoreSettings
 from eruca.broker.services.replication.ha_access import HAAccess
 from eruca.broker.services.replication.ha_server import HAConnection
+from eruca.broker.services.role import Role
 from eruca.broker.store import Store
 from eruca.broker.store.results import Durability
 from eruca.broker.store.waiters import OffsetWaiters
@@ -34,7 +35,12 @@ class Slaves:
     """All connected slaves."""
 
     def __init__(
-        self, store: Store, settings: StoreSettings, tls: TlsPort | None = None, access: HAAccess | None = None
+        self,
+        store: Store,
+        settings: StoreSettings,
+        role: Role,
+        tls: TlsPort | None = None,
+        access: HAAccess | None = None,
     ) -> None:
         self.confirmed = 0
         """The offset up to which a slave that follows has the log. A first report alone may come from one that compares
@@ -42,45 +48,60 @@ class Slaves:
         self.connected: set[HAConnection] = set()
         self.rejected = 0
         """Connections that were turned away for their number."""
-        self.sync = settings.broker_role is BrokerRole.SYNC_MASTER
-        """Whether sends wait for a slave."""
         self._gap = (0, 0)
         """The range of ends that no report confirms: a slave was empty and began after them."""
         self._store = store
         self._settings = settings
+        self._role = role
         self._tls = tls
         self._access = access
         self._waiters = OffsetWaiters(Durability.FLUSH_SLAVE_TIMEOUT)
         self._changed = asyncio.Event()
         """Set by each report of a slave, and when one is stuck or disconnects."""
         self._listener: Listener | None = None
+        self._serving = False
 
     # ------------------------------------------------------------------ life
 
     async def start(self, bound: socket.socket) -> None:
-        """Accept slaves on a bound socket. The store is open and started."""
+        """Accept slaves on a bound socket, which listens from the first time on. The store is open and started."""
         self._store.on_written = self._written
-        self._listener = Listener(self._admit, self._tls)
-        self._listener.listen_on(bound)
+        self._serving = True
+        if self._listener is None:
+            self._listener = Listener(self._admit, self._tls)
+            self._listener.listen_on(bound)
 
     async def stop(self) -> None:
-        """Send the slaves in reach what they lack, within slaveTimeout, and close every connection.
+        """As ``stand_down``, and close the port."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
+            await listener.settled()
+        await self.stand_down()
 
-        Afterwards the store shows what is durable here.
+    async def stand_down(self) -> None:
+        """Send the slaves in reach what they lack, within slaveTimeout, close every connection, and admit none.
+
+        Afterwards the store shows what is durable here, and no report counts any more.
         """
-        if self._listener is not None:
-            self._listener.close()
-            await self._listener.settled()
-            self._listener = None
+        served, self._serving = self._serving, False
+        if served:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.slave_timeout / 1000):
                     await self._caught_up()
-        ends = [slave.gone for slave in self.connected]
+        ends = [slave.gone for slave in self.connected if slave.remote]  # the others end when they come
         for slave in tuple(self.connected):
             slave.close()
         await asyncio.gather(*ends)
         self._waiters.release(self._store.replicator.end_offset, Durability.FLUSH_SLAVE_TIMEOUT)
         self._store.on_written = self._store.visible_limit = None
+        self.confirmed = 0
+        self._gap = (0, 0)
+
+    def role_changed(self) -> None:
+        """Sends wait for slaves from now on, or do not any more."""
+        if not self._role.sync:
+            self._store.visible_limit = None
 
     async def _caught_up(self) -> None:
         """Wait until the slaves in reach have the whole log: they serve reads after this master stops."""
@@ -91,6 +112,8 @@ class Slaves:
             await self._changed.wait()
 
     def _admit(self, address: str) -> asyncio.Protocol | None:
+        if not self._serving:
+            return None
         if self._access is not None and not self._access.admits(address):
             return None
         if len(self.connected) >= MOST_SLAVES:
@@ -153,7 +176,7 @@ class Slaves:
 
     def _written(self) -> None:
         """Send new log, and set how much of it may be read."""
-        if self.sync:
+        if self._role.sync:
             self._store.visible_limit = self._visible()
         for slave in tuple(self.connected):
             slave.pump()
@@ -177,7 +200,7 @@ class Slaves:
         reach, FLUSH_SLAVE_TIMEOUT if none confirmed it within slaveTimeout.
         """
         disk = self._store.durable(end_offset)
-        if not self.sync:
+        if not self._role.sync:
             return disk
         if end_offset <= self.confirmed and not self._gap[0] < end_offset <= self._gap[1]:
             return disk

@@ -84,7 +84,9 @@ class TableSync:
         self._task = self._tasks.start("tables of the master", self._run())
 
     async def stop(self) -> None:
-        """Stop to fetch."""
+        """Stop to fetch, and forget from whom."""
+        self._master = None
+        self._missed.clear()
         if self._task is not None:
             await end([self._task])
             self._task = None

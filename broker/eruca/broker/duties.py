@@ -1,0 +1,190 @@
+"""The duties of a broker's role: what runs on a master only, and on a slave only, and how one becomes the other.
+
+Owns the order of both changes, and the tasks of a master (delays, checks of transactions). ``services.role`` says what
+the role is; each service keeps its own state. BrokerController of RocketMQ 5 does this in changeToMaster and
+changeToSlave. Must not know why a role changes. Invariants: a broker that gives its role up writes nothing of its own
+any more from the first step on, and answers no send with 0 for which it did not hold what it promises; one that becomes
+master serves when all of its log is in the queues, and what waits in it is known; after a change nothing of the former
+role runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import structlog
+
+from eruca.broker.broker import Broker
+from eruca.broker.services.periodic import repeated
+from eruca.broker.services.role import Wanted
+from eruca.remoting.tasks import end
+
+CHECK_EVERY = 1.0
+"""Seconds between two checks of transactions, unless transactionCheckInterval is shorter."""
+
+log = structlog.get_logger("eruca.broker")
+
+
+class Duties:
+    """What one broker does because of its role."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._ha: socket.socket | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changes: asyncio.Task[None] | None = None
+
+    # ------------------------------------------------------------------ start and stop
+
+    def recover(self) -> None:
+        """Find what is undecided and delayed, as the settings' role needs it; the store is open, nobody else uses it.
+
+        Raises OSError.
+        """
+        broker = self._broker
+        if broker.role.is_slave:
+            broker.delays.stand_by()
+        else:
+            self._recover_to_lead()
+
+    def _recover_to_lead(self) -> None:
+        broker = self._broker
+        broker.halves.rebuild()  # before a SYNC_MASTER limits what can be read
+        broker.delays.start()
+        broker.check_backs.begin()
+
+    async def begin(self, ha: socket.socket) -> None:
+        """Do what the role asks for; the store is started. ``ha`` is the bound socket of the HA port."""
+        self._ha = ha
+        if self._broker.role.is_slave:
+            self._follow()
+        else:
+            await self._lead(ha)
+
+    def keep(self) -> None:
+        """From now on look for slaves' addresses, and change the role when another one is due."""
+        if not self._broker.role.is_slave:
+            self._broker.ha_access.start()
+        self._changes = self._broker.tasks.start("changes of role", self._keep_changing())
+
+    async def freeze(self) -> None:
+        """Change the role no more."""
+        if self._changes is not None:
+            await end([self._changes])
+            self._changes = None
+
+    async def stop(self) -> None:
+        """End everything that the role has begun."""
+        broker = self._broker
+        broker.accepting = False
+        broker.admission.forget()
+        await self._end_tasks()
+        await broker.ha_access.stop()
+        await broker.slaves.stop()
+        await broker.ha_client.stop()
+        await broker.table_sync.stop()
+
+    async def sends_ended(self) -> None:
+        """Wait until the sends that wait for the disk or a slave are answered."""
+        await asyncio.sleep(0)  # lets the sends of this iteration ask the store
+        if self._broker.waiting_sends:
+            waiter = self._broker.durable(self._broker.store.figures().max_offset)
+            if waiter is not None:
+                await waiter
+
+    # ------------------------------------------------------------------ what a role does
+
+    async def _lead(self, ha: socket.socket) -> None:
+        broker = self._broker
+        broker.registration.seek(None)
+        broker.store.on_arrival = broker.holds.arrived
+        await broker.slaves.start(ha)
+        save_every = broker.config.store.flush_delay_offset_interval / 1000
+        start = broker.tasks.start
+        self._tasks = [
+            start("transactions", repeated(self._check_every, broker.check_backs.keep)),
+            start("delays", broker.delays.run()),
+            start("delay offsets", repeated(save_every, broker.delays.saved)),
+        ]
+        broker.accepting = True
+
+    @property
+    def _check_every(self) -> float:
+        return max(0.01, min(CHECK_EVERY, self._broker.config.transaction_check_interval / 1000))
+
+    def _follow(self) -> None:
+        broker = self._broker
+        broker.ha_client.on_following = broker.table_sync.follow
+        broker.registration.seek(broker.ha_client.follow)
+        broker.store.on_arrival = self._copied
+        broker.ha_client.start()
+        broker.table_sync.start()
+
+    def _copied(self, topic: str, queue_id: int, max_offset: int, codes: list[int]) -> None:
+        self._broker.table_sync.met(topic)
+        self._broker.holds.arrived(topic, queue_id, max_offset, codes)
+
+    async def _end_tasks(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        await end(tasks)
+
+    # ------------------------------------------------------------------ changes
+
+    async def _keep_changing(self) -> None:
+        role = self._broker.role
+        while True:
+            await role.due.wait()
+            former, wanted = role.kind, role.wanted
+            begun = asyncio.get_running_loop().time()
+            log.info("role_changes", former=former.name, role=wanted.kind.name, broker_id=wanted.broker_id)
+            if wanted.is_slave and not role.is_slave:
+                await self._step_down(wanted)
+            elif role.is_slave and not wanted.is_slave:
+                await self._step_up(wanted)
+            else:
+                self._broker.take_role(wanted)
+            self._broker.registration.role_changed()
+            log.info(
+                "role_changed",
+                former=former.name,
+                role=role.kind.name,
+                broker_id=role.broker_id,
+                end=self._broker.store.replicator.end_offset,
+                seconds=round(asyncio.get_running_loop().time() - begun, 3),
+            )
+
+    async def _step_down(self, wanted: Wanted) -> None:
+        """A master becomes a slave: what was sent to it is answered, and slaves in reach get what they lack."""
+        broker = self._broker
+        broker.accepting = False
+        broker.admission.forget()
+        broker.store.follow()
+        await self.sends_ended()
+        await self._end_tasks()
+        await broker.ha_access.stop()
+        await broker.slaves.stand_down()
+        broker.store.drain()
+        broker.locks.clear()
+        broker.halves.forget()
+        try:
+            await broker.delays.saved()
+        except OSError as error:  # the next master finds in the log what was delivered
+            log.error("state_not_saved", error=str(error))
+        broker.take_role(wanted)
+        broker.delays.stand_by()
+        self._follow()
+
+    async def _step_up(self, wanted: Wanted) -> None:
+        """A slave becomes the master: it leaves its former master, and goes on behind the last whole record."""
+        broker, ha = self._broker, self._ha
+        assert ha is not None
+        broker.registration.seek(None)
+        await broker.ha_client.stop()
+        await broker.table_sync.stop()
+        broker.store.lead()
+        broker.locks.clear()
+        self._recover_to_lead()
+        broker.take_role(wanted)
+        await self._lead(ha)
+        broker.ha_access.start()
