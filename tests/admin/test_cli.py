@@ -63,6 +63,7 @@ OPTIONS = {
     "clusterRT": "a s c p m i",
     "queryMsgTraceById": "i! t",
     "startMonitoring": "",
+    "console": "",
     "exportMetadata": "b/ c/ f t+ g+ s+",
     "exportConfigs": "c! f",
     "exportMetrics": "c! f",

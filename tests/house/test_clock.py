@@ -89,6 +89,8 @@ STAMPS = {
     "times that operators and traces show": {
         "eruca.admin.commands.export._export_cluster",
         "eruca.admin.commands.response_time._round",
+        "eruca.admin.console.changes.Changes.add",
+        "eruca.admin.console.visit.now",
         "eruca.broker.handlers.clients.all_producers",
         "eruca.broker.handlers.runtime.replication",
         "eruca.nameserver.app.Nameserver.__init__",

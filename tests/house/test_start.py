@@ -12,6 +12,7 @@ SERVERS_ONLY = {
     *("http", "exposition", "log_writer", "logs", "signals", "memory"),
 }
 RARE = {"importlib.metadata", "email", "csv", "yaml", "cryptography", "prometheus_client", "opentelemetry"}
+RARE |= {"starlette", "uvicorn", "jinja2"}
 
 
 @pytest.mark.parametrize("module", ["eruca.client", "eruca.admin.cli"])

@@ -72,7 +72,8 @@ class Job:
         self._out = out
         self._err = err
         self._terminal = terminal
-        self._context = context
+        self.context = context
+        """The name of the context that is in use; empty without one."""
         self._open_line = False
 
     # ------------------------------------------------------------------ options
@@ -145,7 +146,7 @@ class Job:
         if self._terminal is None:
             return None
         self._out.flush()
-        where = f"[{self._context}] " if self._context else ""
+        where = f"[{self.context}] " if self.context else ""
         self._err.write(f"{harmless(where + question)} [y/N] ")
         self._err.flush()
         return self._terminal.readline().strip().lower() in ("y", "yes")

@@ -22,6 +22,7 @@ from eruca.protocol.bodies import (
     ConsumerRunningInfo,
     ConsumeStats,
     GroupList,
+    TopicConfig,
     TopicOffset,
     TopicRouteData,
     TopicStatsTable,
@@ -83,6 +84,20 @@ async def topic_stats_at(admin: Admin, address: str, topic: str) -> dict[Message
     return TopicStatsTable.decode(answer.body).offset_table
 
 
+async def create_topic(admin: Admin, address: str, config: TopicConfig) -> None:
+    """Create a topic at a broker, or change it (17)."""
+    request = topics.CreateTopic(
+        topic=config.topic_name,
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=config.perm,
+        topic_filter_type=config.topic_filter_type,
+        topic_sys_flag=config.topic_sys_flag,
+        order=config.order,
+    )
+    await admin.call(address, api.UPDATE_AND_CREATE_TOPIC, request)
+
+
 async def groups_of(admin: Admin, route: TopicRouteData, topic: str) -> list[str]:
     """The consumer groups of a topic, as its first broker knows them."""
     address = some_address(route.broker_datas[0])
@@ -131,11 +146,13 @@ async def members_of(admin: Admin, group: str, address: str | None = None) -> Co
     return found
 
 
-async def running_info(admin: Admin, group: str, client_id: str, jstack: bool) -> ConsumerRunningInfo:
-    """The state of one member, which its broker requests from it (307)."""
+async def running_info(
+    admin: Admin, group: str, client_id: str, jstack: bool, within: float = HEAVY
+) -> ConsumerRunningInfo:
+    """The state of one member, which its broker requests from it (307), ``within`` seconds."""
     _, address = (await admin.brokers_of_group(group))[0]
     request = clients.ConsumerRunningInfoOf(consumer_group=group, client_id=client_id, jstack_enable=jstack)
-    answer = await admin.call(address, api.GET_CONSUMER_RUNNING_INFO, request, timeout=HEAVY)
+    answer = await admin.call(address, api.GET_CONSUMER_RUNNING_INFO, request, timeout=within)
     return ConsumerRunningInfo.decode(answer.body)
 
 

@@ -18,6 +18,7 @@ _SUBJECTS = (
     "export",
     "declared",
     "acl",
+    "console",
 )
 
 for _subject in _SUBJECTS:

@@ -10,9 +10,9 @@ import msgspec
 
 from eruca.admin.client import Admin
 from eruca.admin.command import Job, Shown, agree_to_deletion, command
-from eruca.admin.commands.topic import create_topic, put_order
+from eruca.admin.commands.topic import put_order
 from eruca.admin.errors import AdminError, Status
-from eruca.admin.lookups import ask_each
+from eruca.admin.lookups import ask_each, create_topic
 from eruca.admin.posix import Option
 from eruca.admin.results import declared as found
 from eruca.admin.results.declared import ORDER_TOPIC_CONFIG, Change, Difference, Parts

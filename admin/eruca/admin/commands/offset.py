@@ -16,9 +16,10 @@ from eruca.admin.posix import Option
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Done
 from eruca.admin.resets.engine import Reset, performed, prepare, untouched
+from eruca.admin.resets.places import checked_time, place, queues
 from eruca.admin.resets.plan import Options, check
 from eruca.admin.resets.survey import look
-from eruca.admin.resets.targets import Exact, First, Nearest, Only, Shift, Since, Table, Target
+from eruca.admin.resets.targets import Exact, Nearest, Only, Table, Target
 from eruca.admin.results.moves import QueueMove, StoredCopy, moves
 from eruca.admin.text import millis_text, point_of_time, shown, zoned
 from eruca.protocol.names import retry_topic
@@ -128,9 +129,9 @@ async def reset_offset(job: Job) -> AsyncIterator[Shown]:
         if group not in (None, job.text("g")):
             raise BadValue(f"{job.text('from-file')} has the offsets of group {group}, not of {job.text('g')}")
     for topic in await _topics(job, table):
-        target = Table(table, job.text("from-file")) if table else await _place(job, topic, job.text("to"))
+        target = Table(table, job.text("from-file")) if table else await place(job.admin, topic, job.text("to"))
         if job.has("queue"):
-            target = Only(target, _queues(job.text("queue")))
+            target = Only(target, queues(job.text("queue")))
         async for each in _reset(job, topic, target, None, None):
             yield each
 
@@ -146,29 +147,9 @@ async def _topics(job: Job, table: dict[MessageQueue, int]) -> Sequence[str]:
     return topics
 
 
-async def _place(job: Job, topic: str, text: str) -> Target:
-    """What ``--to`` says."""
-    if text in ("first", "last"):
-        return First() if text == "first" else Nearest(END, "the end")
-    if text.startswith("group:"):
-        other = await look(job.admin, text.removeprefix("group:"), topic)
-        offsets = {seen.queue: seen.stored for seen in other.queues if seen.stored is not None}
-        if not offsets:
-            raise NotFound(f"group {other.group} has no offset in {topic}")
-        return Table(offsets, f"the offsets of group {other.group}")
-    if re.fullmatch(r"[+-]\d{1,18}", text):
-        return Shift(int(text))
-    if re.fullmatch(r"\d{1,12}", text):
-        return Exact(int(text))
-    time = _timestamp(job, text)
-    return Since(time, zoned(time))
-
-
 def _timestamp(job: Job, text: str) -> int:
     """A time, unless it is not meant so."""
-    time = point_of_time(text)
-    if time < 0 and time != END:
-        raise BadValue(f"{text} is before 1970: a time is ms since 1970, and -1 the end")
+    time = checked_time(point_of_time(text), text)
     if _SECONDS.fullmatch(text):
         agreed = job.agreed(f"{text} are seconds? As ms, they are {zoned(time)}, before every message. Go on with ms?")
         if agreed is None:
@@ -178,16 +159,6 @@ def _timestamp(job: Job, text: str) -> int:
         if not agreed:
             raise AdminError("nothing was moved")
     return time
-
-
-def _queues(text: str) -> frozenset[tuple[str, int]]:
-    found = set()
-    for each in filter(None, map(str.strip, text.split(","))):
-        broker, colon, number = each.rpartition(":")
-        if not colon or not number.isdecimal():
-            raise BadValue(f"option --queue takes broker:queue, such as broker-a:3, not '{each}'")
-        found.add((broker, int(number)))
-    return frozenset(found)
 
 
 async def _reset_one_queue(job: Job, target: Target, when: str) -> AsyncIterator[Shown]:

@@ -23,7 +23,7 @@ from eruca.admin.command import (
     first_of,
 )
 from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused, Status, UsageError
-from eruca.admin.lookups import ask_each, readable_queues
+from eruca.admin.lookups import ask_each, create_topic, readable_queues
 from eruca.admin.posix import Option
 from eruca.admin.results import topics as found
 from eruca.admin.results.acts import Act, settings_of
@@ -40,20 +40,6 @@ from eruca.protocol.queues import share_averagely
 _UNIT, _UNIT_SUB = 1, 2
 _DEFAULT_QUEUES = 8
 _PERMISSIONS = ("2", "4", "6")
-
-
-async def create_topic(admin: Admin, address: str, config: TopicConfig) -> None:
-    """Create a topic at a broker, or change it."""
-    request = topics.CreateTopic(
-        topic=config.topic_name,
-        read_queue_nums=config.read_queue_nums,
-        write_queue_nums=config.write_queue_nums,
-        perm=config.perm,
-        topic_filter_type=config.topic_filter_type,
-        topic_sys_flag=config.topic_sys_flag,
-        order=config.order,
-    )
-    await admin.call(address, api.UPDATE_AND_CREATE_TOPIC, request)
 
 
 @command(

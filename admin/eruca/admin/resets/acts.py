@@ -7,8 +7,9 @@ said so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from eruca.admin.client import AT_ONCE, Admin
 from eruca.admin.errors import AdminError, PeerRefused
@@ -34,6 +35,10 @@ class Done:
 
     offsets: dict[MessageQueue, int] = field(default_factory=dict)
     failures: dict[str, AdminError] = field(default_factory=dict)
+    way_back: Path | None = None
+    """The file with the offsets from before, if there were any."""
+    waiting: Callable[[], frozenset[MessageQueue]] = frozenset
+    """The queues that were not seen at their new place yet."""
 
 
 class Acts:

@@ -60,6 +60,10 @@ class Confirmation:
             task.cancel()
         await asyncio.gather(*self._looks, return_exceptions=True)
 
+    def waiting(self) -> frozenset[MessageQueue]:
+        """The queues of members that were not seen at their new place yet."""
+        return frozenset(self._waiting)
+
     async def wait(self, moved: Collection[MessageQueue], within: float, say: Callable[[str], None]) -> None:
         """Wait until all queues of members that ``moved`` were seen there. Raises Partial after ``within`` seconds."""
         loop = asyncio.get_running_loop()

@@ -135,6 +135,7 @@ async def performed(
     survey = reset.survey
     acts = Acts(reset.admin, survey.group, survey.topic, force=reset.options.force)
     await acts.until_members_are_known(reset.plan)
+    path = None
     try:
         path = ways_back.keep(environment, survey.group, survey.topic, reset.plan)
         if path is not None:
@@ -143,6 +144,7 @@ async def performed(
         say(str(error))
     async with Confirmation(reset.admin, survey, reset.plan) as confirmation:
         done = await acts.do(reset.plan, reset.target.timestamp)
+        done.way_back, done.waiting = path, confirmation.waiting
         yield done
         if done.failures:
             reasons = "; ".join(f"{name}: {error}" for name, error in sorted(done.failures.items()))

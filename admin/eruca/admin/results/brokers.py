@@ -66,7 +66,7 @@ async def brokers(admin: Admin) -> Brokers:
         if name in info.broker_addr_table
         for broker_id, address in sorted(info.broker_addr_table[name].broker_addrs.items())
     ]
-    asked = await ask_each({address: admin.runtime(address) for *_, address in places})
+    asked = await ask_each({address: admin.runtime(address) for address in {place[-1] for place in places}})
     items = [_load(*place, asked.answers.get(place[-1])) for place in places]
     now = time.time_ns() // 1_000_000
     return Brokers(items=items, at=Moment.at(now), errors=errors_of(asked.errors, "its figures are missing"))

@@ -1,0 +1,287 @@
+"""A reset of a group: the form, its dry run, the confirmation by name, the progress by queue, and the way back.
+
+The dry run is a question and changes nothing. A reset that was begun goes on in a task of its own, whatever the browser
+does; its page shows what was said of it. What it does is decided by `eruca.admin.resets`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eruca.admin.console.groups import topics_in
+from eruca.admin.console.overview import Freshness, freshness
+from eruca.admin.console.visit import Console, Visit, act, now, page
+from eruca.admin.errors import AdminError, BadValue, NotFound
+from eruca.admin.resets import ways_back
+from eruca.admin.resets.acts import Done
+from eruca.admin.resets.engine import Reset, performed, prepare, untouched
+from eruca.admin.resets.places import place, queues
+from eruca.admin.resets.plan import Options
+from eruca.admin.resets.targets import Only, Table, Target
+from eruca.admin.results.answer import Answer, Moment, Result
+from eruca.admin.results.moves import QueueMove, moves
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.queues import MessageQueue
+
+LOOK = 15.0
+"""Seconds to look whether the members moved."""
+LAST = 5.0
+"""Seconds for a reset that moves queues while the console ends."""
+
+
+class ResetPlan(Result, frozen=True, kw_only=True, rename="camel"):
+    """A dry run."""
+
+    queues: list[QueueMove]
+    changes: bool
+    again: int
+    skipped: int
+    meaning: list[str]
+    retries: int
+    """Messages that wait in the retry topic, which the reset does not touch."""
+
+
+class ResetPage(Answer, frozen=True, kw_only=True, rename="camel"):
+    """The form of a reset; with what was filled in, its dry run."""
+
+    group: str
+    topics: list[str]
+    topic: str
+    to: str
+    queues: str
+    back_only: bool
+    partial: bool
+    force_active: bool
+    new_group: bool
+    refusal: str
+    """Why the reset would not be done."""
+    plan: ResetPlan | None
+
+
+@page("/groups/{group}/reset", "reset.html")
+async def reset_page(visit: Visit) -> ResetPage:
+    """The form and the dry run. Changes nothing."""
+    group, given = visit.names["group"], visit.query
+    topics, errors = await topics_in(visit.admin, group)
+    plan, refusal = None, ""
+    if given.get("to", "").strip():
+        try:
+            plan = await _plan_of(await _prepared(visit, group, given))
+        except (AdminError, ProtocolError) as error:
+            refusal = str(error)
+    return ResetPage(
+        group=group,
+        topics=topics,
+        topic=given.get("topic", topics[0] if len(topics) == 1 else ""),
+        to=given.get("to", ""),
+        queues=given.get("queues", ""),
+        back_only="backOnly" in given,
+        partial="partial" in given,
+        force_active="forceActive" in given,
+        new_group="newGroup" in given,
+        refusal=refusal,
+        plan=plan,
+        errors=errors,
+    )
+
+
+async def _prepared(visit: Visit, group: str, given: Mapping[str, str]) -> Reset:
+    topic, to = given.get("topic", "").strip(), given.get("to", "").strip()
+    if not topic or not to:
+        raise BadValue("give a topic and where to")
+    target = await place(visit.admin, topic, to)
+    if text := given.get("queues", "").strip():
+        target = Only(target, queues(text))
+    options = Options(
+        force="backOnly" not in given,
+        partial="partial" in given,
+        force_active="forceActive" in given,
+        new_group="newGroup" in given,
+    )
+    return await prepare(visit.admin, group, topic, target, options)
+
+
+async def _plan_of(reset: Reset) -> ResetPlan:
+    found = list(moves(reset, None))
+    return ResetPlan(
+        queues=found,
+        changes=reset.changes,
+        again=sum(each.again for each in found),
+        skipped=sum(each.skipped for each in found),
+        meaning=reset.meaning(),
+        retries=await untouched(reset.admin, reset.survey.group),
+    )
+
+
+# ------------------------------------------------------------------ resets that were begun
+
+
+class MovedQueue(Result, frozen=True, kw_only=True, rename="camel"):
+    """One queue of a reset that was begun."""
+
+    broker: str
+    queue_id: int
+    before: int | None
+    """None where the group had no offset."""
+    target_offset: int
+    state: str
+    """waiting, moved (its broker says so) or confirmed (it was seen there)."""
+
+
+class ResetProgress(Result, frozen=True, kw_only=True, rename="camel"):
+    """A reset that was begun."""
+
+    id: str
+    group: str
+    topic: str
+    to: str
+    began: Moment
+    state: str
+    """moving, confirming, done or failed."""
+    confirmed: int
+    queues: list[MovedQueue]
+    said: list[str]
+    error: str
+    way_back: str
+    """The file with the offsets from before; empty where there is none."""
+    seen: Freshness
+
+
+class ResetsPage(Answer, frozen=True, kw_only=True, rename="camel"):
+    """The resets of this run, the latest first."""
+
+    items: list[ResetProgress]
+
+
+@dataclass
+class Running:
+    """A reset in its task."""
+
+    id: str
+    reset: Reset
+    began: Moment
+    said: list[str] = field(default_factory=list)
+    state: str = "moving"
+    error: str = ""
+    done: Done | None = None
+    task: asyncio.Task[None] | None = None
+
+    def progress(self) -> ResetProgress:
+        """What is known of it now."""
+        rows = [
+            MovedQueue(
+                broker=move.seen.queue.broker_name,
+                queue_id=move.seen.queue.queue_id,
+                before=move.seen.stored,
+                target_offset=move.new,
+                state=self._state_of(move.seen.queue),
+            )
+            for move in self.reset.plan.moves
+        ]
+        path = self.done.way_back if self.done else None
+        return ResetProgress(
+            id=self.id,
+            group=self.reset.survey.group,
+            topic=self.reset.survey.topic,
+            to=self.reset.target.text,
+            began=self.began,
+            state=self.state,
+            confirmed=sum(each.state == "confirmed" for each in rows),
+            queues=rows,
+            said=list(self.said),
+            error=self.error,
+            way_back=str(path) if path else "",
+            seen=freshness(0.0, ""),
+        )
+
+    def _state_of(self, queue: MessageQueue) -> str:
+        if self.done is None or queue not in self.done.offsets:
+            return "waiting"
+        return "moved" if queue in self.done.waiting() else "confirmed"
+
+    async def run(self, environment: Mapping[str, str]) -> None:
+        """Move and look."""
+        try:
+            async with performed(self.reset, environment, self.said.append, LOOK) as done:
+                self.done, self.state = done, "confirming"
+            self.state = "done"
+        except (AdminError, ProtocolError) as error:
+            self.state, self.error = "failed", str(error)
+        except asyncio.CancelledError:
+            self.state, self.error = "failed", "the console has ended"
+            raise
+
+
+@act("/groups/{group}/reset")
+async def begin(visit: Visit) -> str:
+    """Look again, and begin the reset."""
+    group = visit.names["group"]
+    visit.confirmed(group)
+    return _begin(visit, await _prepared(visit, group, visit.form))
+
+
+def _begin(visit: Visit, reset: Reset) -> str:
+    running = Running(secrets.token_hex(4), reset, now())
+    visit.console.resets[running.id] = running
+    before = {
+        f"{each.seen.queue.broker_name}:{each.seen.queue.queue_id}": each.seen.stored for each in reset.plan.moves
+    }
+    visit.changed(
+        f"offsets of group {reset.survey.group} in topic {reset.survey.topic}", _listed(before), reset.target.text
+    )
+    running.task = asyncio.create_task(running.run(visit.console.environment))
+    return f"/resets/{running.id}"
+
+
+def _listed(offsets: Mapping[str, int | None]) -> str:
+    return ", ".join(f"{queue}={'none' if offset is None else offset}" for queue, offset in offsets.items())
+
+
+@page("/resets", "resets.html")
+async def resets(visit: Visit) -> ResetsPage:
+    """The resets of this run."""
+    running = [each for each in visit.console.resets.values() if isinstance(each, Running)]
+    return ResetsPage(items=[each.progress() for each in reversed(running)])
+
+
+@page("/resets/{id}", "reset_progress.html")
+async def reset_progress(visit: Visit) -> ResetProgress:
+    """One reset that was begun."""
+    return _running(visit).progress()
+
+
+@act("/resets/{id}/back")
+async def back(visit: Visit) -> str:
+    """Bring the group back to the offsets from before: another reset."""
+    progress = _running(visit).progress()
+    if not progress.way_back:
+        raise AdminError("nothing was changed: this reset has no way back")
+    _, offsets = ways_back.read(progress.way_back)
+    target: Target = Table(offsets, Path(progress.way_back).name)
+    return _begin(visit, await prepare(visit.admin, progress.group, progress.topic, target, Options()))
+
+
+def _running(visit: Visit) -> Running:
+    found = visit.console.resets.get(visit.names["id"])
+    if not isinstance(found, Running):
+        raise NotFound("this console has begun no such reset: it may have been started again")
+    return found
+
+
+async def end_resets(console: Console) -> None:
+    """Let resets that move queues end, and end those that only look."""
+    tasks = [
+        each.task
+        for each in console.resets.values()
+        if isinstance(each, Running) and each.task and not each.task.done()
+    ]
+    moving = [each.task for each in console.resets.values() if isinstance(each, Running) and each.state == "moving"]
+    if going := [each for each in moving if each is not None and not each.done()]:
+        await asyncio.wait(going, timeout=LAST)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

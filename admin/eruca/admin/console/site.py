@@ -1,0 +1,148 @@
+"""The application: HTML and JSON of each page, forms, the script and the style sheet.
+
+Owns the way from a request to a ``Visit``, the templates, and the answer for an error: a page with one sentence.
+Decides nothing about a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+import msgspec
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from eruca.admin.console import groups, overview, resets, shapes, topics  # noqa: F401 (they register their pages)
+from eruca.admin.console.guard import Guard, Keys, same
+from eruca.admin.console.visit import ACTS, PAGES, Act, Console, Page, Visit
+from eruca.admin.errors import AdminError, BadValue, NoAnswer, NotFound, PeerRefused, UsageError
+from eruca.admin.text import harmless
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import ProtocolError
+
+HERE = Path(__file__).parent
+_ABSENT = {ResponseCode.TOPIC_NOT_EXIST, ResponseCode.QUERY_NOT_FOUND, ResponseCode.CONSUMER_NOT_ONLINE}
+_JSON = "application/json"
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+def application(console: Console, keys: Keys) -> ASGIApp:
+    """The whole console, behind its guard."""
+    site = _Site(console, keys)
+    routes = [
+        Route("/favicon.ico", site.icon),
+        Mount("/static", StaticFiles(directory=HERE / "static")),
+    ]
+    for each in PAGES:
+        routes.append(Route(each.path, site.html(each)))
+        routes.append(Route("/api" + each.path, site.json(each)))
+    for path, do in ACTS.items():
+        routes.append(Route(path, site.form(do), methods=["POST"]))
+    app = Starlette(routes=routes, exception_handlers={HTTPException: site.failed})
+    return Guard(app, keys)
+
+
+class _Site:
+    def __init__(self, console: Console, keys: Keys) -> None:
+        self._console = console
+        self._keys = keys
+        self._templates = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        for name in ("figure", "lag", "percent", "size", "moment", "duration", "segment", "line", "highest"):
+            self._templates.filters[name] = getattr(shapes, name)
+        self._templates.filters["harmless"] = harmless
+
+    async def icon(self, request: Request) -> Response:
+        """Browsers ask for it by this name."""
+        return FileResponse(HERE / "static" / "favicon.svg", media_type="image/svg+xml")
+
+    def html(self, page: Page) -> Answer:
+        """A page for a person."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                return self._rendered(request, page.template, 200, it=await page.find(self._visit(request)))
+            except (AdminError, ProtocolError) as error:
+                return self._trouble(request, error)
+
+        return answer
+
+    def json(self, page: Page) -> Answer:
+        """The same page for a program."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                found = await page.find(self._visit(request))
+            except (AdminError, ProtocolError) as error:
+                body = msgspec.json.encode({"error": harmless(str(error))})
+                return Response(body, _status(error), media_type=_JSON)
+            return Response(msgspec.json.encode(found), media_type=_JSON)
+
+        return answer
+
+    def form(self, do: Act) -> Answer:
+        """A change; afterwards the browser asks for the page that it leads to."""
+
+        async def answer(request: Request) -> Response:
+            form = dict(parse_qsl((await request.body()).decode(errors="replace"), keep_blank_values=True))
+            if not same(form.pop("form_token", ""), self._keys.form):
+                raise HTTPException(403, "the form is of another run of the console: open its page again")
+            try:
+                return RedirectResponse(await do(self._visit(request, form)), 303)
+            except (AdminError, ProtocolError) as error:
+                return self._trouble(request, error)
+
+        return answer
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        """The page for what Starlette itself refuses."""
+        assert isinstance(error, HTTPException)
+        text = "there is no such page" if error.status_code == 404 else error.detail
+        if request.url.path.startswith("/api/"):
+            return Response(msgspec.json.encode({"error": text}), error.status_code, media_type=_JSON)
+        return self._rendered(request, "error.html", error.status_code, text=text)
+
+    def _visit(self, request: Request, form: dict[str, str] | None = None) -> Visit:
+        return Visit(
+            console=self._console,
+            names={name: str(value) for name, value in request.path_params.items()},
+            query=dict(request.query_params),
+            form=form or {},
+            peer=f"{request.client.host}:{request.client.port}" if request.client else "",
+        )
+
+    def _trouble(self, request: Request, error: Exception) -> Response:
+        return self._rendered(request, "error.html", _status(error), text=harmless(str(error)))
+
+    def _rendered(self, request: Request, template: str, status: int, **values: object) -> HTMLResponse:
+        text = self._templates.get_template(template).render(
+            console=self._console,
+            form_token=self._keys.form,
+            path=request.url.path,
+            query=request.query_params,
+            **values,
+        )
+        return HTMLResponse(text, status)
+
+
+def _status(error: Exception) -> int:
+    """The status of HTTP for an error of a command."""
+    if isinstance(error, NotFound) or (isinstance(error, PeerRefused) and error.code in _ABSENT):
+        return 404
+    if isinstance(error, BadValue | UsageError):
+        return 400
+    return 504 if isinstance(error, NoAnswer) else 409

@@ -1,0 +1,358 @@
+"""Topics: the list, one topic, and what may be done to it: create, change, delete, send a message.
+
+The list is made of the settings of all masters (21), asked for side by side: one request for each, not for each topic.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import msgspec
+
+from eruca.admin.client import Admin
+from eruca.admin.console.overview import Freshness, freshness
+from eruca.admin.console.shapes import segment
+from eruca.admin.console.visit import Visit, act, now, page, part
+from eruca.admin.errors import AdminError, BadValue, NotFound
+from eruca.admin.lookups import Asked, ask_each, create_topic
+from eruca.admin.messages import choose_queue, message_properties, send
+from eruca.admin.results.answer import Answer, Moment, Result, Table, errors_of
+from eruca.admin.results.progress import TrafficOfTopics, traffic
+from eruca.admin.results.topics import TopicRoute, TopicStatus, topic_route, topic_status
+from eruca.admin.results.users import Users, users_of_topic
+from eruca.admin.text import nearest
+from eruca.protocol import api
+from eruca.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
+from eruca.protocol.headers import topics as requests
+from eruca.protocol.names import is_dead_letter_topic, is_retry_topic, is_system_topic
+
+MOST_QUEUES = 1024
+PERMISSIONS = {2: "write", 4: "read", 6: "read and write"}
+
+
+class TopicRow(Result, frozen=True, kw_only=True, rename="camel"):
+    """A topic in the list."""
+
+    topic: str
+    brokers: list[str]
+    read_queues: int
+    """At all its masters."""
+    write_queues: int
+    perm: list[int]
+    """2 write, 4 read, 6 both; more than one where its brokers differ."""
+    is_system: bool
+    """Of the servers, of retries or of dead letters."""
+
+
+class TopicsPage(Table[TopicRow], frozen=True, kw_only=True, rename="camel"):
+    """All topics of all masters."""
+
+    hidden: int
+    """Topics of the system that are left out."""
+    at: Moment
+
+
+@page("/topics", "topics.html")
+async def topics(visit: Visit) -> TopicsPage:
+    """All topics, those of the system only with ``?system=1``."""
+    asked = await settings_of_masters(visit.admin)
+    rows: dict[str, list[tuple[str, TopicConfig]]] = {}
+    for broker, table in sorted(asked.answers.items()):
+        for name, config in table.items():
+            rows.setdefault(name, []).append((broker, config))
+    items = [_row(name, places) for name, places in sorted(rows.items())]
+    shown = items if visit.query.get("system") else [each for each in items if not each.is_system]
+    errors = errors_of(asked.errors, "topics that only it has are missing")
+    return TopicsPage(items=shown, hidden=len(items) - len(shown), at=now(), errors=errors)
+
+
+def _row(name: str, places: list[tuple[str, TopicConfig]]) -> TopicRow:
+    return TopicRow(
+        topic=name,
+        brokers=[broker for broker, _ in places],
+        read_queues=sum(config.read_queue_nums for _, config in places),
+        write_queues=sum(config.write_queue_nums for _, config in places),
+        perm=sorted({config.perm for _, config in places}),
+        is_system=is_system_topic(name) or is_retry_topic(name) or is_dead_letter_topic(name),
+    )
+
+
+async def masters(admin: Admin) -> dict[str, str]:
+    """The addresses of all masters, by the names of their brokers."""
+    brokers = (await admin.clusters()).broker_addr_table
+    return {name: address for name, broker in sorted(brokers.items()) if (address := broker.master())}
+
+
+async def settings_of_masters(admin: Admin) -> Asked[dict[str, TopicConfig]]:
+    """The topics of each master (21)."""
+    return await ask_each({name: _settings_at(admin, address) for name, address in (await masters(admin)).items()})
+
+
+async def _settings_at(admin: Admin, address: str) -> dict[str, TopicConfig]:
+    answer = await admin.call(address, api.GET_ALL_TOPIC_CONFIG)
+    return TopicConfigSerializeWrapper.decode(answer.body).topic_config_table
+
+
+# ------------------------------------------------------------------ one topic
+
+
+class TopicSettings(Result, frozen=True, kw_only=True, rename="camel"):
+    """The settings of a topic at one broker."""
+
+    broker: str
+    read_queues: int
+    write_queues: int
+    perm: int
+    order: bool
+
+
+class TopicPage(Answer, frozen=True, kw_only=True, rename="camel"):
+    """All of one topic; None for a part that could not be had."""
+
+    topic: str
+    route: TopicRoute
+    status: TopicStatus | None
+    traffic: TrafficOfTopics | None
+    settings: list[TopicSettings]
+    at: Moment
+    seen: Freshness
+
+
+@page("/topics/{topic}", "topic.html")
+async def topic(visit: Visit) -> TopicPage:
+    """A topic. Raises NotFound with names that are like it."""
+    name, admin = visit.names["topic"], visit.admin
+    asked, found = await asyncio.gather(settings_of_masters(admin), ask_each({name: admin.route(name)}))
+    known = {each for table in asked.answers.values() for each in table}
+    if name not in known and not asked.errors:
+        raise NotFound(f"no broker has a topic {name}{nearest(name, sorted(known))}")
+    route = topic_route(name, found.strict()[name])
+    errors = errors_of(asked.errors, "its settings of the topic are missing")
+    status, figures = await asyncio.gather(
+        part(errors, "queues", topic_status(admin, name)), part(errors, "traffic", _traffic(admin, name))
+    )
+    for table in (status, figures):
+        errors += table.errors if table is not None else []
+    settings = [
+        TopicSettings(
+            broker=broker,
+            read_queues=table[name].read_queue_nums,
+            write_queues=table[name].write_queue_nums,
+            perm=table[name].perm,
+            order=table[name].order,
+        )
+        for broker, table in sorted(asked.answers.items())
+        if name in table
+    ]
+    return TopicPage(
+        topic=name,
+        route=route,
+        status=status,
+        traffic=figures,
+        settings=settings,
+        at=now(),
+        seen=freshness(0.0, ""),
+        errors=errors,
+    )
+
+
+async def _traffic(admin: Admin, name: str) -> TrafficOfTopics | None:
+    """Nobody counts retries and dead letters."""
+    return None if is_retry_topic(name) or is_dead_letter_topic(name) else await traffic(admin, name)
+
+
+# ------------------------------------------------------------------ create and change
+
+
+class Difference(Result, frozen=True, kw_only=True, rename="camel"):
+    """What a change would do at one broker."""
+
+    broker: str
+    before: str
+    """Empty for what is not there yet."""
+    after: str
+
+
+class TopicChange(Answer, frozen=True, kw_only=True, rename="camel"):
+    """The form of a topic, and what it would change."""
+
+    topic: str
+    brokers: list[str]
+    chosen: list[str]
+    read_queues: int
+    write_queues: int
+    perm: int
+    differences: list[Difference]
+    checked: bool
+    """Whether the form was filled in: then the differences are true."""
+
+
+@page("/topics-change", "topic_change.html")
+async def topic_change(visit: Visit) -> TopicChange:
+    """The form; filled in, the difference at each broker. Changes nothing."""
+    return await _change(visit, visit.query)
+
+
+async def _change(visit: Visit, given: Mapping[str, str]) -> TopicChange:
+    name = given.get("topic", "").strip()
+    asked = await settings_of_masters(visit.admin)
+    brokers = sorted({*asked.answers, *asked.errors})
+    there = {broker: table[name] for broker, table in asked.answers.items() if name in table}
+    first = next(iter(there.values()), TopicConfig(read_queue_nums=8, write_queue_nums=8))
+    checked = "perm" in given
+    chosen = [each for each in given.get("brokers", "").split(",") if each] or sorted(there) or brokers
+    unknown = [each for each in chosen if each not in brokers]
+    if unknown:
+        raise BadValue(f"there is no broker {unknown[0]}; there are: {', '.join(brokers)}")
+    change = TopicChange(
+        topic=name,
+        brokers=brokers,
+        chosen=chosen,
+        read_queues=_queues(given, "readQueues", first.read_queue_nums),
+        write_queues=_queues(given, "writeQueues", first.write_queue_nums),
+        perm=_perm(given, first.perm),
+        differences=[],
+        checked=checked,
+        errors=errors_of(asked.errors, "what it has is not known"),
+    )
+    if checked and name:
+        for broker in chosen:
+            if broker not in asked.answers:
+                continue
+            before, after = _words(there.get(broker)), _words(_wanted(change, there.get(broker)))
+            if before != after:
+                change.differences.append(Difference(broker=broker, before=before, after=after))
+    return change
+
+
+def _wanted(change: TopicChange, there: TopicConfig | None) -> TopicConfig:
+    """What a broker's own settings become; what the form does not have stays."""
+    base = there or TopicConfig(topic_name=change.topic)
+    return msgspec.structs.replace(
+        base, read_queue_nums=change.read_queues, write_queue_nums=change.write_queues, perm=change.perm
+    )
+
+
+def _words(config: TopicConfig | None) -> str:
+    if config is None:
+        return ""
+    perm = PERMISSIONS.get(config.perm, str(config.perm))
+    return f"{config.read_queue_nums} queues to read, {config.write_queue_nums} to write, {perm}"
+
+
+def _queues(given: Mapping[str, str], name: str, usual: int) -> int:
+    text = given.get(name, "").strip() or str(usual)
+    if not text.isdecimal() or not 0 < int(text) <= MOST_QUEUES:
+        raise BadValue(f"{name} is a number from 1 to {MOST_QUEUES}, not '{text}'")
+    return int(text)
+
+
+def _perm(given: Mapping[str, str], usual: int) -> int:
+    text = given.get("perm", "").strip() or str(usual)
+    if not text.isdecimal() or int(text) not in PERMISSIONS:
+        raise BadValue(f"perm is 2 (write), 4 (read) or 6 (both), not '{text}'")
+    return int(text)
+
+
+@act("/topics-change")
+async def change_topic(visit: Visit) -> str:
+    """Create or change a topic at the brokers that were chosen (17)."""
+    visit.given("topic")
+    change = await _change(visit, visit.form)
+    if change.errors:
+        raise AdminError(f"nothing was changed: {change.errors[0].peer} did not answer: {change.errors[0].text}")
+    there = await settings_of_masters(visit.admin)
+    addresses = await masters(visit.admin)
+    for each in change.differences:
+        config = _wanted(change, there.answers.get(each.broker, {}).get(change.topic))
+        await create_topic(visit.admin, addresses[each.broker], config)
+        visit.changed(f"topic {change.topic} at {each.broker}", each.before or "none", each.after)
+    return f"/topics/{segment(change.topic)}"
+
+
+class TopicDeletion(Answer, frozen=True, kw_only=True, rename="camel"):
+    """A topic that is to be deleted, and who uses it."""
+
+    topic: str
+    brokers: list[str]
+    users: Users
+    messages: int | None
+    """That it holds; None where a broker does not say it."""
+
+
+@page("/topics/{topic}/delete", "topic_delete.html")
+async def topic_deletion(visit: Visit) -> TopicDeletion:
+    """Who uses a topic. Changes nothing."""
+    name = visit.names["topic"]
+    route = topic_route(name, await visit.admin.route(name))
+    errors = errors_of({}, "")
+    status = await part(errors, "queues", topic_status(visit.admin, name))
+    users = await users_of_topic(visit.admin, name)
+    errors += [*users.errors, *(status.errors if status else [])]
+    known = status is not None and not status.errors
+    return TopicDeletion(
+        topic=name,
+        brokers=[each.broker for each in route.items],
+        users=users,
+        messages=sum(each.max_offset - each.min_offset for each in status.items) if status and known else None,
+        errors=errors,
+    )
+
+
+@act("/topics/{topic}/delete")
+async def delete_topic(visit: Visit) -> str:
+    """Delete a topic at its masters and at the nameservers (215, 216)."""
+    name, admin = visit.names["topic"], visit.admin
+    visit.confirmed(name)
+    at = {each.broker_name: each.master() for each in (await admin.route(name)).broker_datas}
+    if None in at.values():
+        away = ", ".join(broker for broker, address in at.items() if address is None)
+        raise AdminError(f"nothing was changed: the master of {away} is away, and would bring the topic back")
+    for broker, address in at.items():
+        if address is not None:
+            await admin.call(address, api.DELETE_TOPIC_IN_BROKER, requests.OfTopic(topic=name))
+            visit.changed(f"topic {name} at {broker}", "there", "deleted")
+    await admin.call_nameservers(api.DELETE_TOPIC_IN_NAMESRV, requests.DeleteTopicInNamesrv(topic=name))
+    return "/topics"
+
+
+# ------------------------------------------------------------------ send a message
+
+
+class Sending(Answer, frozen=True, kw_only=True, rename="camel"):
+    """The form of a message for a topic."""
+
+    topic: str
+    queues: list[str]
+    """``broker:queue`` of each that may be written to."""
+
+
+@page("/topics/{topic}/send", "topic_send.html")
+async def sending(visit: Visit) -> Sending:
+    """The form of a message."""
+    name = visit.names["topic"]
+    route = await visit.admin.route(name)
+    return Sending(
+        topic=name,
+        queues=[
+            f"{each.broker_name}:{queue}"
+            for each in route.queue_datas
+            if each.perm & 2
+            for queue in range(each.write_queue_nums)
+        ],
+    )
+
+
+@act("/topics/{topic}/send")
+async def send_message(visit: Visit) -> str:
+    """Send one message (310), and show it."""
+    name, body = visit.names["topic"], visit.form.get("body", "")
+    if not body:
+        raise BadValue("the message has no body")
+    broker, _, number = visit.form.get("queue", "").rpartition(":")
+    queue, address = await choose_queue(visit.admin, name, broker or None, int(number) if broker else None)
+    properties = message_properties(visit.form.get("tags", "").strip(), visit.form.get("keys", "").strip())
+    sent = await send(visit.admin, queue, address, body.replace("\r\n", "\n").encode(), properties)
+    visit.changed(f"message {sent.unique_key} to {name}", "none", f"{queue.broker_name}:{sent.queue.queue_id}")
+    return f"/messages/{segment(name)}/at/{segment(queue.broker_name)}/{sent.queue.queue_id}/{sent.queue_offset}"

@@ -1,0 +1,132 @@
+"""One request for a page or a change, what it may use, and the registers of pages and changes.
+
+A page is one coroutine that gives one struct: HTML and JSON are made of it. A change is one coroutine that gives the
+page to go on with. Both raise AdminError with one sentence. Knows no HTTP and no template's content.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+
+from eruca.admin.client import Admin
+from eruca.admin.console.changes import Changes
+from eruca.admin.console.watch import Watch
+from eruca.admin.errors import BadValue
+from eruca.admin.lookups import ask_each
+from eruca.admin.results.answer import Moment, PeerError, errors_of
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Console:
+    """What all pages of one run share."""
+
+    admin: Admin
+    watch: Watch
+    changes: Changes
+    environment: Mapping[str, str]
+    context: str = ""
+    """The name of the cluster, as the operator calls it."""
+    write: bool = False
+    resets: dict[str, object] = field(default_factory=dict)
+    """The resets that were begun, by their ids; the page of resets knows their type."""
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One request."""
+
+    console: Console
+    names: Mapping[str, str]
+    """The variable parts of the path."""
+    query: Mapping[str, str]
+    form: Mapping[str, str]
+    """What was filled in; empty where a page is only asked for."""
+    peer: str
+    """The address of the browser."""
+
+    @property
+    def admin(self) -> Admin:
+        """The connections to the cluster."""
+        return self.console.admin
+
+    def given(self, name: str) -> str:
+        """A field of the form, which must be there. Raises BadValue."""
+        text = self.form.get(name, "").strip()
+        if not text:
+            raise BadValue(f"the form lacks {name}")
+        return text
+
+    def number(self, name: str, usual: int | None = None) -> int:
+        """A field of the form, or of the question, as a whole number. Raises BadValue."""
+        text = (self.form or self.query).get(name, "").strip()
+        if not text and usual is not None:
+            return usual
+        try:
+            return int(text)
+        except ValueError:
+            raise BadValue(f"{name} is a whole number, not '{text}'") from None
+
+    def confirmed(self, name: str) -> None:
+        """Check that the person has typed the name of what is to be changed. Raises BadValue."""
+        if self.form.get("confirm", "").strip() != name:
+            raise BadValue(f"nothing was changed: type {name} to confirm")
+
+    def changed(self, what: str, before: object, after: object) -> None:
+        """Log a change that was made."""
+        self.console.changes.add(self.peer, what, before, after)
+
+
+Find = Callable[[Visit], Awaitable[msgspec.Struct]]
+Act = Callable[[Visit], Awaitable[str]]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its path, the template that shows it, and the coroutine that finds what is on it."""
+
+    path: str
+    template: str
+    find: Find
+
+
+PAGES: list[Page] = []
+ACTS: dict[str, Act] = {}
+
+
+def page(path: str, template: str) -> Callable[[Find], Find]:
+    """Register a page; its JSON is found at the same path below ``/api``."""
+
+    def register(find: Find) -> Find:
+        PAGES.append(Page(path, template, find))
+        return find
+
+    return register
+
+
+def act(path: str) -> Callable[[Act], Act]:
+    """Register a change, which a form posts."""
+
+    def register(do: Act) -> Act:
+        ACTS[path] = do
+        return do
+
+    return register
+
+
+def now() -> Moment:
+    """The time of a page."""
+    return Moment.at(time.time_ns() // 1_000_000)
+
+
+async def part(errors: list[PeerError], name: str, question: Awaitable[T]) -> T | None:
+    """A part of a page; None, with the error noted, where it cannot be had."""
+    asked = await ask_each({name: question})
+    errors += errors_of(asked.errors, "this part of the page is missing")
+    return asked.answers.get(name)

@@ -1,0 +1,129 @@
+"""A reset by the console: dry run, confirmation by name, progress by queue, and the way back."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+
+from eruca.admin.console.resets import Running
+from eruca.client import PushConsumer, ReceivedMessage
+from tests.admin.conftest import Lab
+from tests.admin.console.conftest import Desk
+
+
+class Member:
+    """A consumer of group g that is online."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.bodies: list[str] = []
+        self._came = asyncio.Condition()
+        self.consumer = PushConsumer("g", self._listen, nameserver=lab.nameserver, start_from="first").subscribe("T")
+
+    async def _listen(self, message: ReceivedMessage) -> None:
+        async with self._came:
+            self.bodies.append(message.body.decode())
+            self._came.notify_all()
+
+    async def has(self, count: int) -> None:
+        async with asyncio.timeout(10), self._came:
+            await self._came.wait_for(lambda: len(self.bodies) >= count)
+
+
+@pytest.fixture
+async def member(lab: Lab) -> AsyncIterator[Member]:
+    await lab.topic("T", 2)
+    await lab.send("T", "a", "b", "c", queue=1)
+    member = Member(lab)
+    async with member.consumer:
+        await member.has(3)
+        await lab.commit("g", "T", 0, 3)
+        yield member
+
+
+async def ended(desk: Desk, path: str) -> str:
+    """The page of a reset that has come to its end."""
+    running = desk.console.resets[path.rpartition("/")[2]]
+    assert isinstance(running, Running) and running.task is not None
+    await running.task
+    return await desk.text(path)
+
+
+async def test_the_form_names_the_topics_of_the_group(desk: Desk, member: Member) -> None:
+    answer = await desk.browser.get("/groups/g/reset")
+    assert "<option>T</option>" in answer.text
+    assert "%RETRY%g</option>" not in answer.text
+    assert 'value="T"' in answer.text
+    assert "Dry run" in answer.text and "Reset the group" not in answer.text
+
+
+async def test_a_dry_run_moves_nothing(lab: Lab, desk: Desk, member: Member) -> None:
+    text = await desk.text("/groups/g/reset?topic=T&to=first")
+    assert "Nothing has moved. group g, topic T, to the first message, members: 1 online" in text
+    assert "3 messages come again, 0 unconsumed ones are skipped" in text
+    assert "All 3 0" in text
+    assert member.bodies == ["a", "b", "c"]
+    found = (await desk.json("/groups/g/reset?topic=T&to=first"))["plan"]
+    assert isinstance(found, dict)
+    assert [row["targetOffset"] for row in found["queues"]] == [0, 0]
+
+
+async def test_a_reset_is_seen_to_be_done_and_taken_back(lab: Lab, desk: Desk, member: Member) -> None:
+    begun = await desk.post("/groups/g/reset", topic="T", to="first", confirm="g")
+    assert begun.status_code == 303
+    text = await ended(desk, begun.headers["location"])
+    assert "Done: 2 of 2 queues confirmed" in text
+    assert "broker-a 1 3 0 confirmed" in text
+    await member.has(6)
+    assert member.bodies == ["a", "b", "c"] * 2
+
+    back = await desk.post(f"{begun.headers['location']}/back")
+    text = await ended(desk, back.headers["location"])
+    assert "Done: 2 of 2 queues confirmed" in text
+    assert re.search(r"broker-a 1 \d 3 confirmed", text)
+    assert (await lab.committed("g", "T"))[1] == 3
+    assert len(desk.said) == 2
+    assert "offsets of group g in topic T: broker-a:0=0, broker-a:1=3 -> the first message" in desk.said[0]
+    assert "2 of 2" in await desk.text("/resets")
+
+
+async def test_a_reset_wants_the_name_of_the_group(lab: Lab, desk: Desk, member: Member) -> None:
+    answer = await desk.post("/groups/g/reset", topic="T", to="first", confirm="G")
+    assert answer.status_code == 400
+    assert "nothing was changed: type g to confirm" in answer.text
+    assert desk.console.resets == {}
+
+
+async def test_only_the_queues_that_are_named_move(lab: Lab, desk: Desk) -> None:
+    await lab.topic("T", 2)
+    await lab.send("T", "a", "b", queue=0)
+    await lab.send("T", "c", "d", queue=1)
+    await lab.commit("g", "T", 2, 2)
+    begun = await desk.post("/groups/g/reset", topic="T", to="1", queues="broker-a:1", newGroup="on", confirm="g")
+    await ended(desk, begun.headers["location"])
+    assert await lab.committed("g", "T") == {0: 2, 1: 1}
+
+
+@pytest.mark.parametrize(
+    ("to", "reason"),
+    [
+        ("99", "has the offsets 0 to 0, not 99"),
+        ("2026-02-30 12:00", "30"),
+        ("group:nobody", "nobody"),
+        ("-1", "0 unconsumed"),
+    ],
+)
+async def test_what_cannot_be_is_said_in_place_of_the_table(desk: Desk, member: Member, to: str, reason: str) -> None:
+    answer = await desk.browser.get("/groups/g/reset", params={"topic": "T", "to": to})
+    assert answer.status_code == 200
+    assert reason in answer.text
+
+
+async def test_a_console_that_reads_shows_the_dry_run_only(lab: Lab, reader: Desk, member: Member) -> None:
+    page = (await reader.browser.get("/groups/g/reset?topic=T&to=first")).text
+    assert "start it with <code>--write</code>" in page
+    assert 'method="post"' not in page
+    assert (await reader.post("/groups/g/reset", topic="T", to="first", confirm="g")).status_code == 403
+    assert member.bodies == ["a", "b", "c"]
