@@ -112,6 +112,24 @@ async def test_rows_that_cannot_be_sent_keep_up_no_other(lab: Lab, seen: Seen, d
     assert rows(database) == 2 * most + 1
 
 
+async def test_a_stop_removes_what_was_sent(lab: Lab, seen: Seen, database: Path) -> None:
+    """Also if its thread did not begin yet, which happens most with threads that wait long for each other."""
+    await lab.producer.create_topic("T", 1)
+    left, interval = [], sys.getswitchinterval()
+    async with PushConsumer("g", seen.coroutine, nameserver=lab.address, start_from="first").subscribe("T"):
+        sys.setswitchinterval(0.1)
+        try:
+            for number in range(1, 13):
+                with opened(database) as connection:
+                    Outbox().add(connection, Message("T", b"x"))
+                async with OutboxRelay(Outbox(), connecting(database), "relay", every=0.01, nameserver=lab.address):
+                    await seen.reaches(number)
+                left.append(rows(database))
+        finally:
+            sys.setswitchinterval(interval)
+    assert left == [0] * 12
+
+
 async def test_a_database_that_is_away_for_a_while(lab: Lab, database: Path, caplog: pytest.LogCaptureFixture) -> None:
     away = True
 

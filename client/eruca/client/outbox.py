@@ -235,19 +235,23 @@ class OutboxRelay(Startable):
     async def _round(self) -> bool:
         """Send the next rows of this pass and delete those that were sent; whether more may follow in it."""
         rows = await self._in_thread(self._first)
-        sending = asyncio.ensure_future(self._send_all(rows))
+        sending = asyncio.ensure_future(self._send_and_remove(rows))
         try:
             sent = await asyncio.shield(sending)
         except asyncio.CancelledError:
-            await self._in_thread(self._remove, await sending)
+            await sending  # what is sent is removed, or the next relay would send it again
             raise
-        await self._in_thread(self._remove, sent)
         if len(sent) < len(rows):
             self._failed = True
         if len(rows) < self._most or (self._failed and self._in_order):
             return False
         self._after = rows[-1][0]
         return True
+
+    async def _send_and_remove(self, rows: list[tuple[str, Message | None]]) -> list[str]:
+        sent = await self._send_all(rows)
+        await self._in_thread(self._remove, sent)
+        return sent
 
     async def _send_all(self, rows: list[tuple[str, Message | None]]) -> list[str]:
         if not self._in_order:
