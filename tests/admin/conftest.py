@@ -83,9 +83,10 @@ class Lab:
         answering: Answering | None = None,
         message_model: str = "CLUSTERING",
         consume_type: str = "CONSUME_PASSIVELY",
+        at: str = "",
     ) -> Peer:
-        """An online consumer of a group, as a Java client shows itself."""
-        peer = await self._peer(answering)
+        """An online consumer of a group, as a Java client shows itself to the broker (``at`` another address)."""
+        peer = await self._peer(answering, at)
         subscriptions = [SubscriptionData(topic=topic, sub_string="*", sub_version=7) for topic in topics]
         beat = HeartbeatData(
             client_id=client_id,
@@ -102,14 +103,14 @@ class Lab:
         assert (await peer.ask(34, {}, beat.encode())).code == 0
         return peer
 
-    async def register(self, name: str, address: str, *topics: TopicConfig) -> None:
-        """Another master that the nameserver knows, with these topics; nothing need be at its address."""
+    async def register(self, name: str, address: str, *topics: TopicConfig, broker_id: int = 0) -> None:
+        """Another broker that the nameserver knows, with these topics; nothing need be at its address."""
         table = {each.topic_name: each for each in topics}
         body = RegisterBrokerBody(topic_config_serialize_wrapper=TopicConfigSerializeWrapper(topic_config_table=table))
         peer = await Peer().connect(self.nameserver)
         self.peers.append(peer)
         fields = {"brokerName": name, "brokerAddr": address, "clusterName": "DefaultCluster", "haServerAddr": address}
-        more = {"brokerId": "0", "compressed": "false", "bodyCrc32": "0"}
+        more = {"brokerId": str(broker_id), "compressed": "false", "bodyCrc32": "0"}
         assert (await peer.ask(103, {**fields, **more}, body.encode())).code == 0
 
     async def producer(self, group: str) -> Peer:
@@ -119,8 +120,8 @@ class Lab:
         assert (await peer.ask(34, {}, beat.encode())).code == 0
         return peer
 
-    async def _peer(self, answering: Answering | None) -> Peer:
-        peer = await Peer(answering=answering).connect(self.broker)
+    async def _peer(self, answering: Answering | None, at: str = "") -> Peer:
+        peer = await Peer(answering=answering).connect(at or self.broker)
         self.peers.append(peer)
         return peer
 

@@ -36,6 +36,12 @@ STAMPS = {
         "eruca.client.network.presence.Presence.lost",
         "eruca.client.network.session.Session._done",
     },
+    "what other clocks are compared with, and how old things are for a person": {
+        "eruca.admin.diagnosis.survey._look_at",
+        "eruca.admin.diagnosis.survey._member",
+        "eruca.admin.diagnosis.survey.look",
+        "eruca.broker.handlers.runtime.runtime_info",
+    },
     "ids and names of files that hold a time, as in RocketMQ": {
         "eruca.admin.commands.group.consumer_status",
         "eruca.admin.messages._new_key",

@@ -152,7 +152,7 @@ def _form(found: Command, given: Mapping[str, str], environment: Mapping[str, st
     if option is None:
         return "apache"
     if option.key in given:
-        return printers.checked(given[option.key], f"option {option}")
+        return printers.checked(given[option.key], f"option {option}", found.forms)
     return printers.checked(
         environment.get(printers.VARIABLE) or usual or "apache", f"the variable {printers.VARIABLE}"
     )

@@ -232,7 +232,7 @@ def nameserver_addresses(text: str) -> list[str]:
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise BadValue(f"'{each}' is no address of a nameserver: give host:port, with a port from 1 to 65535")
         found.append(f"{host}:{port}")
-    return found
+    return list(dict.fromkeys(found))
 
 
 def some_address(broker: BrokerData) -> str | None:

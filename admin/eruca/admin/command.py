@@ -8,7 +8,7 @@ as Apache's mqadmin does (``Shown``); ``printers`` has the other forms. Must not
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from inspect import iscoroutinefunction
 from typing import Any, TextIO
 
@@ -17,7 +17,7 @@ import msgspec
 from eruca.admin import posix
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, BadValue, Status
-from eruca.admin.posix import Option
+from eruca.admin.posix import Operand, Option
 from eruca.admin.text import columns, harmless
 from eruca.protocol.bodies import Body
 
@@ -177,6 +177,8 @@ class Shown:
 
     result: msgspec.Struct | None
     apache: Callable[[], None]
+    more: Mapping[str, Callable[[], None]] = field(default_factory=dict)
+    """What prints it in the forms that only its command has."""
 
 
 Run = Callable[[Job], Coroutine[Any, Any, Shown | None] | AsyncGenerator[Shown, None]]
@@ -194,14 +196,18 @@ class Command:
     alias: str = ""
     results: tuple[type[msgspec.Struct], ...] = ()
     """The types of its results, by its options; none where it has no form but Apache's."""
+    operand: Operand | None = None
+    """The option that words without an option belong to."""
+    forms: tuple[str, ...] = FORMS
+    """The forms of its results."""
 
     def usage(self) -> str:
         """The text that explains the command."""
-        return posix.usage(f"mqadmin {self.name}", self.options)
+        return posix.usage(f"mqadmin {self.name}{f' {self.operand}' if self.operand else ''}", self.options)
 
     def parse(self, arguments: Sequence[str]) -> dict[str, str] | None:
         """The options given, or None when help is requested. Raises UsageError."""
-        found = posix.parse(self.options, arguments)
+        found = posix.parse(self.options, arguments, self.operand)
         if "h" in found:
             return None
         posix.check(self.options, found)
@@ -219,17 +225,21 @@ def command(
     alias: str = "",
     results: tuple[type[msgspec.Struct], ...] = (),
     reads: bool = True,
+    operand: Operand | None = None,
+    forms: tuple[str, ...] = (),
 ) -> Callable[[Callable[[Job], Any]], Run]:
     """Declare a command; with the types of its ``results`` it takes ``-o``, and ``--watch`` where it only ``reads``.
 
+    The option of its ``operand`` is one of its options, too. ``forms`` are those that it has beside all others.
     Raises ValueError when the name is taken.
     """
 
     def declare(run: Run) -> Run:
-        more = [_output(options)] if results else []
+        own = (operand.option,) if operand else ()
+        more = [_output((*own, *options), (*FORMS, *forms))] if results else []
         if results and reads and iscoroutinefunction(run):
             more.append(WATCH)
-        declared = Command(name, help, (*COMMON, *more, *options), run, alias, results)
+        declared = Command(name, help, (*COMMON, *more, *own, *options), run, alias, results, operand, (*FORMS, *forms))
         for each in filter(None, (name, alias)):
             if each.lower() in COMMANDS:
                 raise ValueError(f"two commands are called {each}")
@@ -239,10 +249,10 @@ def command(
     return declare
 
 
-def _output(others: Sequence[Option]) -> Option:
+def _output(others: Sequence[Option], forms: tuple[str, ...]) -> Option:
     letter = "" if any(option.letter == "o" for option in others) else "o"
     return Option(
-        letter, OUTPUT, f"the form of the output: {', '.join(FORMS)}; default apache", added=True, choices=FORMS
+        letter, OUTPUT, f"the form of the output: {', '.join(forms)}; default apache", added=True, choices=forms
     )
 
 

@@ -55,7 +55,19 @@ class Option:
         return f"-{self.letter} (--{self.name.strip()})" if self.letter else f"--{self.name}"
 
 
-def parse(options: Sequence[Option], arguments: Iterable[str]) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What words without an option mean: the value of ``option``, one or (``many``) several with blanks between."""
+
+    option: Option
+    many: bool = False
+
+    def __str__(self) -> str:
+        shown = f"<{self.option.name}>{'...' if self.many else ''}"
+        return shown if self.option.required else f"[{shown}]"
+
+
+def parse(options: Sequence[Option], arguments: Iterable[str], operand: Operand | None = None) -> dict[str, str]:
     """The values by key; the value of an option that takes none is "". Raises UsageError."""
     known = {f"-{option.letter}": option for option in options if option.letter}
     known |= {f"--{option.name}": option for option in options}
@@ -69,6 +81,10 @@ def parse(options: Sequence[Option], arguments: Iterable[str]) -> dict[str, str]
         if option is None:
             if token.startswith("-") and len(token) > 1:
                 raise UsageError(f"there is no option {token}")
+            if operand is not None and (operand.many or operand.option.key not in found):
+                before = found.get(operand.option.key)
+                found[operand.option.key] = token if before is None else f"{before} {token}"
+                continue
             raise UsageError(f"'{token}' belongs to no option; put a value with blanks in quotes: -v \"two words\"")
         value = ""
         if option.takes_value:

@@ -25,10 +25,10 @@ from eruca.admin.text import columns
 VARIABLE = "MQADMIN_OUTPUT"
 
 
-def checked(form: str, where: str) -> str:
+def checked(form: str, where: str, forms: Sequence[str] = FORMS) -> str:
     """A form that there is. Raises BadValue, which names ``where`` it was given."""
-    if form not in FORMS:
-        raise BadValue(f"{where} takes {', '.join(FORMS)}, not '{form}'")
+    if form not in forms:
+        raise BadValue(f"{where} takes {', '.join(forms)}, not '{form}'")
     return form
 
 
@@ -61,6 +61,8 @@ class Printer:
         result = shown.result
         if self._form == "apache":
             shown.apache()
+        elif self._form in shown.more:
+            shown.more[self._form]()
         elif result is None:
             return
         elif self._kept is not None and not isinstance(result, Answer):

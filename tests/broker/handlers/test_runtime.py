@@ -78,6 +78,11 @@ async def test_every_key_that_tools_know_is_there(desk: Desk) -> None:
     assert table["bootTimestamp"] == str(START)
 
 
+async def test_the_time_by_the_clock_of_the_broker(desk: Desk) -> None:
+    desk.jump(-5000)
+    assert (await figures(desk))["currentTimestamp"] == str(START - 5000)
+
+
 async def test_figures_of_a_broker_that_has_done_nothing(desk: Desk) -> None:
     table = await figures(desk)
     assert table["putMessageTimesTotal"] == "1", "as Apache's, which divides by it"

@@ -17,6 +17,7 @@ _SUBJECTS = (
     "monitor",
     "export",
     "declared",
+    "diagnosis",
     "acl",
     "console",
 )

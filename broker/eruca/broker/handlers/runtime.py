@@ -37,6 +37,7 @@ async def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
         **runtime.broker_figures(broker.config, int(broker.loop_monitor.waited * 1000), broker.waiting_sends),
         **runtime.disk_figures(paths.store_path_root_dir, paths.commit_log_path, paths.consume_queue_path),
         **broker.delays.figures(),
+        "currentTimestamp": str(broker.clock()),
         "earliestMessageTimeStamp": str(await broker.store.lookup(lambda there: there.earliest_time())),
     }
     return Reply(body=KVTable(table=dict(sorted(table.items()))).encode())
