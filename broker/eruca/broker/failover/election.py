@@ -1,0 +1,55 @@
+"""The election: who may become master, and who goes first.
+
+Owns the conditions of standing for election; the transaction that elects is ``Group.elect``, and any member of the set
+would be safe. A broker takes a new store id whenever its log may lack what it had: on another disk, after damage, after
+a power failure with ASYNC_FLUSH. So a set with its stores says who has all that was acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from eruca.broker.failover.group import Group
+
+
+class Candidate(NamedTuple):
+    """What a broker says of itself when somebody wants to stand."""
+
+    broker_id: int
+    store: str
+    epoch: int
+    """The newest epoch of its log."""
+    end: int
+    priority: int
+    """``brokerElectionPriority``: of logs of the same length, the lowest goes first."""
+
+
+def may_stand(group: Group, broker_id: int, store: str, epoch: int) -> bool:
+    """Whether a broker whose log has entries up to ``epoch`` has all that the group has acknowledged.
+
+    A log with a newer epoch than etcd's: etcd was restored or emptied, and knows nothing.
+    """
+    return group.has(broker_id, store) and epoch <= group.master_epoch
+
+
+def first(group: Group, candidates: Iterable[Candidate]) -> Candidate | None:
+    """Who of those that may stand is to stand: the longest log, then the priority, then the lowest id."""
+    able = [each for each in candidates if may_stand(group, each.broker_id, each.store, each.epoch)]
+    return min(able, key=_rank, default=None)
+
+
+def after_loss(group: Group, candidates: Iterable[Candidate]) -> Candidate | None:
+    """Who is to stand when every member of the set may have lost its end, as when the power of all failed.
+
+    Only when all of them are back: then the longest log has the most of what was acknowledged, and what it lacks nobody
+    has. None while one is away, or one has all.
+    """
+    back = {each.broker_id: each for each in candidates if each.broker_id in group.sync_state_set}
+    if back.keys() != group.sync_state_set or any(group.has(each.broker_id, each.store) for each in back.values()):
+        return None
+    return min(back.values(), key=_rank)
+
+
+def _rank(candidate: Candidate) -> tuple[int, int, int, int]:
+    return -candidate.epoch, -candidate.end, candidate.priority, candidate.broker_id

@@ -1,0 +1,108 @@
+"""The set in sync: whose ends count, what is confirmed, who comes into the set and who leaves it.
+
+Owns what a master makes of the reports of its replicas (AutoSwitchHAService in RocketMQ 5). Knows no time: that a
+replica is silent or too slow is an event of ``member``. Invariants: the confirm offset never passes the end of a member
+of the set, nor of one that is proposed for it; who is proposed has all that is confirmed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from eruca.broker.failover.group import Group
+
+
+class Report(NamedTuple):
+    """A replica's word about its log, in the epoch in which it follows."""
+
+    broker_id: int
+    store: str
+    epoch: int
+    end: int
+
+
+class Replica(NamedTuple):
+    """What a master knows of one of its replicas, from reports of the present epoch."""
+
+    broker_id: int
+    store: str
+    end: int
+    follows: bool
+    """Whether it is connected, and fast enough."""
+
+
+Replicas = tuple[Replica, ...]
+"""Sorted by broker id, each once."""
+
+
+def of(replicas: Replicas, broker_id: int) -> Replica | None:
+    """One of the replicas; None when nothing was heard of it in this epoch."""
+    for replica in replicas:
+        if replica.broker_id == broker_id:
+            return replica
+    return None
+
+
+def without(replicas: Replicas, broker_id: int) -> Replicas:
+    """All of the others."""
+    return tuple(replica for replica in replicas if replica.broker_id != broker_id)
+
+
+def heard(replicas: Replicas, report: Report) -> Replicas:
+    """The replicas after a report of the present epoch."""
+    new = Replica(report.broker_id, report.store, report.end, follows=True)
+    return tuple(sorted((*without(replicas, report.broker_id), new)))
+
+
+def lost(replicas: Replicas, broker_id: int) -> Replicas:
+    """The replicas when one of them does not follow any more, or never did in this epoch."""
+    return tuple(sorted((*without(replicas, broker_id), Replica(broker_id, "", 0, follows=False))))
+
+
+def counted(group: Group, proposed: Group | None) -> frozenset[int]:
+    """Whose logs an acknowledgement needs: the members of the set, and those that a change not yet decided would bring.
+
+    Who would leave by it counts on: etcd may say no.
+    """
+    return group.sync_state_set | proposed.sync_state_set if proposed is not None else group.sync_state_set
+
+
+def enough(group: Group, proposed: Group | None, least: int) -> bool:
+    """Whether the set has ``least`` members (minInSyncReplicas), whatever becomes of a change not yet decided."""
+    smaller = min(len(group.sync_state_set), len(proposed.sync_state_set) if proposed is not None else least)
+    return smaller >= least
+
+
+def confirm_offset(confirmed: int, own: int, master: int, members: frozenset[int], replicas: Replicas) -> int:
+    """Up to where all of the members have the log; never less than was ``confirmed``.
+
+    A member of which nothing was heard in this epoch holds it where it is.
+    """
+    end = own
+    for broker_id in members:
+        if broker_id != master:
+            replica = of(replicas, broker_id)
+            if replica is None:
+                return confirmed
+            end = min(end, replica.end)
+    return max(end, confirmed)
+
+
+def change(group: Group, replicas: Replicas, confirmed: int, epoch_start: int) -> Group | None:
+    """The set that a master has to propose; None while etcd's is right.
+
+    Out goes who does not follow. In comes who has all that is confirmed and reached the epoch's start: also a member
+    with another store than the one it was taken in with (a new disk, or a log that may have lost its end).
+    """
+    members = set(group.sync_state_set)
+    stores: dict[int, str] = {}
+    for replica in replicas:
+        broker_id = replica.broker_id
+        if not replica.follows:
+            members.discard(broker_id)
+        elif replica.end >= max(confirmed, epoch_start) and not group.has(broker_id, replica.store):
+            members.add(broker_id)
+            stores[broker_id] = replica.store
+    if not stores and members == group.sync_state_set:
+        return None
+    return group.change(frozenset(members), stores)

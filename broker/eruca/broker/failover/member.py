@@ -1,0 +1,410 @@
+"""One broker of a group: what it knows, and what it does at each event.
+
+Owns the states, and the order in which election, epochs and the set in sync are used. ``Rules.step`` is a pure function
+of a ``Member`` and an event; whoever calls it does what the actions say, in their order, before the next event.
+Contract of that caller:
+
+- ``end`` and ``epochs`` are on its disk as here; all else is forgotten when it ends.
+- Calls to etcd follow one another, and reads are linearizable. An outcome that is unknown is no event.
+- The former connection of a replica that comes again is closed before its handshake is an event: its reports are lost.
+- A handshake names the epoch that the replica expects, and a master of another one does not answer it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from eruca.broker.failover import election, in_sync
+from eruca.broker.failover import epochs as lists
+from eruca.broker.failover.epochs import Epoch, Epochs
+from eruca.broker.failover.group import Group
+from eruca.broker.failover.in_sync import Replicas, Report
+
+
+class State(Enum):
+    """What a broker is in its group. A master that is unsure (``sureness``) remains one, and holds back answers."""
+
+    SEEKING = "seeking"
+    """It knows no master."""
+    JOINING = "joining"
+    """It knows one, and has not compared its log with the master's yet."""
+    FOLLOWING = "following"
+    CANDIDATE = "candidate"
+    """It has asked etcd to elect it."""
+    PROMOTING = "promoting"
+    """It is elected, and its epoch is not on its disk yet."""
+    MASTER = "master"
+    BARRED = "barred"
+    """Its log does not belong to the group's, or etcd knows less than its log: an operator decides."""
+
+
+class Known(NamedTuple):
+    """A group as it was in etcd, and the revision of its key then."""
+
+    group: Group
+    revision: int
+
+
+class Member(NamedTuple):
+    """What a broker knows of itself and its group."""
+
+    broker_id: int
+    store: str
+    end: int = 0
+    """Where its log ends."""
+    epochs: Epochs = ()
+    state: State = State.SEEKING
+    known: Known | None = None
+    confirmed: int = 0
+    """Up to where it may show its log."""
+    proposed: Group | None = None
+    """The change that it asked etcd for, while it is not known what became of it."""
+    replicas: Replicas = ()
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch of its log; 0 without one."""
+        return self.epochs[-1].epoch if self.epochs else 0
+
+
+# ---- events
+
+
+class Read(NamedTuple):
+    """etcd has this group."""
+
+    group: Group
+    revision: int
+
+
+class Changed(NamedTuple):
+    """etcd took over what was proposed."""
+
+    revision: int
+
+
+class NotChanged(NamedTuple):
+    """etcd's key is not as it was expected."""
+
+
+class MasterSilent(NamedTuple):
+    """The key of the master is gone, and it was not heard for a while."""
+
+
+class Welcomed(NamedTuple):
+    """The master's answer to a handshake: its log."""
+
+    master_epoch: int
+    epochs: Epochs
+    end: int
+    confirmed: int
+
+
+class Copied(NamedTuple):
+    """Bytes of the master's log up to ``end`` were appended; all of them belong to ``part``. None: a heartbeat."""
+
+    master_epoch: int
+    part: Epoch | None
+    end: int
+    confirmed: int
+
+
+class MasterLost(NamedTuple):
+    """The connection to the master ended."""
+
+
+class Asked(NamedTuple):
+    """A replica shakes hands."""
+
+    broker_id: int
+
+
+class Reported(NamedTuple):
+    """A replica reports."""
+
+    report: Report
+
+
+class ReplicaLost(NamedTuple):
+    """The connection of a replica ended, or it makes no progress (haMaxTimeSlaveNotCatchup)."""
+
+    broker_id: int
+
+
+class Stored(NamedTuple):
+    """The master's log was written, up to ``end``."""
+
+    end: int
+
+
+class Noted(NamedTuple):
+    """The new epoch is on the disk."""
+
+
+Event = (
+    Read
+    | Changed
+    | NotChanged
+    | MasterSilent
+    | Welcomed
+    | Copied
+    | MasterLost
+    | Asked
+    | Reported
+    | ReplicaLost
+    | Stored
+    | Noted
+)
+
+
+# ---- actions
+
+
+class Seek(NamedTuple):
+    """Read the group from etcd."""
+
+
+class Join(NamedTuple):
+    """Connect to the master, and shake hands for this epoch."""
+
+    broker_id: int
+    epoch: int
+
+
+class Propose(NamedTuple):
+    """Ask etcd to change the group, if its key still has this revision."""
+
+    group: Group
+    revision: int
+
+
+class Note(NamedTuple):
+    """Write the list of epochs to the disk."""
+
+    epochs: Epochs
+
+
+class CutTo(NamedTuple):
+    """Cut the log off here, and write its list of epochs."""
+
+    end: int
+    epochs: Epochs
+
+
+class Tell(NamedTuple):
+    """Report to the master."""
+
+    report: Report
+
+
+class Welcome(NamedTuple):
+    """Answer a handshake."""
+
+    broker_id: int
+    answer: Welcomed
+
+
+class Accept(NamedTuple):
+    """Be the master from now on."""
+
+
+class StepDown(NamedTuple):
+    """Be no master any more: acknowledge nothing, waiting sends fail."""
+
+
+class Bar(NamedTuple):
+    """Take no part any more, and say why."""
+
+    reason: str
+
+
+Action = Seek | Join | Propose | Note | CutTo | Tell | Welcome | Accept | StepDown | Bar
+
+
+class Step(NamedTuple):
+    """What a broker knows after an event, and what it has to do."""
+
+    member: Member
+    actions: tuple[Action, ...] = ()
+
+
+class Rules:
+    """How a member answers events. Each decision on which acknowledged messages depend is a method of its own."""
+
+    def __init__(self, min_in_sync_replicas: int = 1) -> None:
+        self._least = min_in_sync_replicas
+
+    # ---- decisions
+
+    def counted(self, member: Member, known: Known) -> frozenset[int]:
+        """Whose logs an acknowledgement needs."""
+        return in_sync.counted(known.group, member.proposed)
+
+    def counts(self, member: Member, known: Known, report: Report) -> bool:
+        """Whether a report counts: only one of this epoch."""
+        return report.epoch == known.group.master_epoch
+
+    def may_stand(self, member: Member, known: Known) -> bool:
+        """Whether a member has all that was acknowledged."""
+        return election.may_stand(known.group, member.broker_id, member.store, member.epoch)
+
+    def cut_point(self, member: Member, answer: Welcomed) -> int | None:
+        """Up to where a member's log is the master's; None when nothing says that they share a byte."""
+        if member.end == 0:
+            return 0
+        return lists.cut_point(member.epochs, member.end, answer.epochs, answer.end)
+
+    def is_decided(self, known: Known, read: Read) -> bool:
+        """Whether a change that was asked for with ``known`` cannot happen any more, or has: the key moved on.
+
+        A key that is as before says nothing: the request may still be under way.
+        """
+        return read.revision != known.revision
+
+    def takes_part(self, member: Member, group: Group) -> bool:
+        """Whether etcd knows no less than a member's log: it does after it was emptied, or restored from a backup."""
+        return member.epoch <= group.master_epoch
+
+    # ---- events
+
+    def step(self, member: Member, event: Event) -> Step:
+        """What a member knows after an event, and what it has to do."""
+        if member.state is State.BARRED:
+            return Step(member)
+        if isinstance(event, Read):
+            return self._read(member, event)
+        known = member.known
+        if known is None:
+            return Step(member)
+        match event:
+            case Changed():
+                return self._changed(member, event)
+            case NotChanged():
+                return Step(member, (Seek(),))
+            case MasterSilent():
+                return self._stand(member, known)
+            case Noted():
+                return self._accept(member, known)
+            case Welcomed() | Copied() | MasterLost():
+                return self._follow(member, known, event)
+            case Asked() | Reported() | ReplicaLost() | Stored():
+                return self._lead(member, known, event)
+
+    def _read(self, member: Member, read: Read) -> Step:
+        known = member.known
+        if known is not None and not self.is_decided(known, read):
+            again = (Propose(member.proposed, known.revision),) if member.proposed is not None else ()
+            return Step(member, again)
+        group = read.group
+        if not self.takes_part(member, group):
+            reason = f"etcd has epoch {group.master_epoch}, but the log has epoch {member.epoch}"
+            return Step(member._replace(state=State.BARRED), (Bar(f"{reason}: etcd was emptied or restored"),))
+        new = member._replace(known=Known(group, read.revision), proposed=None)
+        if known is not None and known.group.master_epoch == group.master_epoch and member.state is not State.CANDIDATE:
+            return self._set_moved(new) if new.state is State.MASTER else Step(new)
+        if member.state is State.CANDIDATE and member.proposed == group:
+            return self._promote(new, group)  # its own request, of whose outcome it has heard nothing
+        ended: tuple[Action, ...] = (StepDown(),) if member.state in (State.PROMOTING, State.MASTER) else ()
+        if group.master_broker_id == member.broker_id:  # of a former life
+            return Step(new._replace(state=State.SEEKING, replicas=()), ended)
+        joining = new._replace(state=State.JOINING, replicas=())
+        return Step(joining, (*ended, Join(group.master_broker_id, group.master_epoch)))
+
+    def _changed(self, member: Member, event: Changed) -> Step:
+        assert member.proposed is not None
+        group = member.proposed
+        new = member._replace(known=Known(group, event.revision), proposed=None)
+        return self._promote(new, group) if member.state is State.CANDIDATE else self._set_moved(new)
+
+    # ---- election
+
+    def _stand(self, member: Member, known: Known) -> Step:
+        if member.state not in (State.SEEKING, State.JOINING, State.FOLLOWING) or not self.may_stand(member, known):
+            return Step(member)
+        wanted = known.group.elect(member.broker_id, member.store)
+        new = member._replace(state=State.CANDIDATE, proposed=wanted)
+        return Step(new, (Propose(wanted, known.revision),))
+
+    def _promote(self, member: Member, group: Group) -> Step:
+        epochs = lists.begin(member.epochs, group.master_epoch, member.end)
+        return Step(member._replace(state=State.PROMOTING, epochs=epochs, replicas=()), (Note(epochs),))
+
+    def _accept(self, member: Member, known: Known) -> Step:
+        """All of the log is the truth now."""
+        if member.state is not State.PROMOTING or member.epoch != known.group.master_epoch:
+            return Step(member)
+        return Step(member._replace(state=State.MASTER, confirmed=member.end), (Accept(),))
+
+    # ---- a follower
+
+    def _follow(self, member: Member, known: Known, event: Welcomed | Copied | MasterLost) -> Step:
+        epoch = known.group.master_epoch
+        match event:
+            case Welcomed() if member.state is State.JOINING and event.master_epoch == epoch:
+                return self._join(member, event)
+            case Copied() if member.state is State.FOLLOWING and event.master_epoch == epoch:
+                return self._copied(member, event)
+            case MasterLost() if member.state is State.FOLLOWING:
+                joining = member._replace(state=State.JOINING)
+                return Step(joining, (Seek(), Join(known.group.master_broker_id, epoch)))
+        return Step(member)
+
+    def _join(self, member: Member, answer: Welcomed) -> Step:
+        end = self.cut_point(member, answer)
+        if end is None:
+            reason = "the log has nothing in common with the master's: empty the store, or start it in another group"
+            return Step(member._replace(state=State.BARRED), (Bar(reason),))
+        epochs = lists.cut(member.epochs, end)
+        new = member._replace(state=State.FOLLOWING, end=end, epochs=epochs, confirmed=min(answer.confirmed, end))
+        report = Tell(Report(member.broker_id, member.store, answer.master_epoch, end))
+        return Step(new, (CutTo(end, epochs), report) if end < member.end else (report,))
+
+    def _copied(self, member: Member, event: Copied) -> Step:
+        epochs = member.epochs
+        if event.part is not None and event.part not in epochs:
+            epochs = lists.begin(epochs, event.part.epoch, event.part.start)
+        new = member._replace(end=event.end, epochs=epochs, confirmed=min(event.confirmed, event.end))
+        report = Tell(Report(member.broker_id, member.store, event.master_epoch, event.end))
+        return Step(new, (report,) if epochs is member.epochs else (Note(epochs), report))
+
+    # ---- a master
+
+    def _lead(self, member: Member, known: Known, event: Asked | Reported | ReplicaLost | Stored) -> Step:
+        if member.state is not State.MASTER:
+            return Step(member)
+        match event:
+            case Asked(broker_id):
+                new = member._replace(replicas=in_sync.without(member.replicas, broker_id))
+                answer = Welcomed(known.group.master_epoch, member.epochs, member.end, member.confirmed)
+                return Step(new, (Welcome(broker_id, answer),))
+            case Reported(report):
+                if not self.counts(member, known, report):
+                    return Step(member)
+                return self._set_moved(member._replace(replicas=in_sync.heard(member.replicas, report)))
+            case ReplicaLost(broker_id):
+                return self._lost(member, broker_id)
+            case Stored(end):
+                return self._set_moved(member._replace(end=end))
+
+    def _lost(self, member: Member, broker_id: int) -> Step:
+        """What it has reported counts no more: until etcd has taken it out, nothing is confirmed."""
+        return self._set_moved(member._replace(replicas=in_sync.lost(member.replicas, broker_id)))
+
+    def _set_moved(self, member: Member) -> Step:
+        """Confirm what all have, and propose the set that is right, if no other change is under way."""
+        known = member.known
+        assert known is not None
+        new = member._replace(confirmed=self._confirmed(member, known))
+        if member.proposed is not None:
+            return Step(new)
+        wanted = in_sync.change(known.group, new.replicas, new.confirmed, new.epochs[-1].start)
+        if wanted is None:
+            return Step(new)
+        return Step(new._replace(proposed=wanted), (Propose(wanted, known.revision),))
+
+    def _confirmed(self, member: Member, known: Known) -> int:
+        if not in_sync.enough(known.group, member.proposed, self._least):
+            return member.confirmed
+        members = self.counted(member, known)
+        return in_sync.confirm_offset(member.confirmed, member.end, member.broker_id, members, member.replicas)

@@ -1,0 +1,169 @@
+"""The rules of failover, searched: in every order of events, who can be elected has all that was acknowledged, and no
+broker shows what may vanish.
+
+The search drives the functions that decide in the broker. Each rule is broken once, and the search must find a way to a
+loss. It knows neither time nor tables.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from eruca.broker.failover.epochs import Epoch
+from eruca.broker.failover.in_sync import Report
+from eruca.broker.failover.member import Known, Member, Read, Rules, State, Welcomed
+from tests.support.programme import ENOUGH, LONG, WHY
+from tests.support.replica_worlds import (
+    PRESENT,
+    Bounds,
+    Broker,
+    Etcd,
+    Machines,
+    Post,
+    Request,
+    Search,
+    Violation,
+    World,
+    first_world,
+)
+
+pytestmark = ENOUGH
+
+
+def searched(brokers: int, bounds: Bounds, *, most: int | None = None) -> Search:
+    search = Search(Rules(), bounds)
+    begin = time.monotonic()
+    complete = search.run(first_world(brokers), most=most)
+    took = f"{time.monotonic() - begin:.0f} s, {'all' if complete else 'the nearest'}"
+    print(f"{brokers} brokers, {bounds}: {search.states:,} states in {took}")
+    assert complete is (most is None)
+    return search
+
+
+@pytest.mark.slow
+def test_two_brokers_lose_nothing_in_any_order_of_events() -> None:
+    bounds = Bounds(messages=2, epochs=3, faults=1)
+    search = searched(2, bounds)
+    assert search.states > 10_000
+    for epoch in (2, 3):
+        assert {(epoch, 1, 0), (epoch, 2, 0), (epoch, 1, 2), (epoch, 2, 2)} <= search.met
+
+
+@pytest.mark.skipif(not LONG, reason=WHY)
+@pytest.mark.parametrize("bounds", [Bounds(3, 3, 1), Bounds(2, 4, 1), Bounds(2, 3, 2)], ids=str)
+def test_two_brokers_lose_nothing_in_more_worlds(bounds: Bounds) -> None:
+    searched(2, bounds)
+
+
+@pytest.mark.skipif(not LONG, reason=WHY)
+def test_three_brokers_lose_nothing_in_the_nearest_worlds() -> None:
+    searched(3, Bounds(messages=2, epochs=4, faults=1), most=1_000_000)
+
+
+# ---- planted faults
+
+
+class CountsTheOldSetOnly(Rules):
+    """Who is proposed for the set counts only when etcd has said yes: it may be in the set before that is heard."""
+
+    def counted(self, member: Member, known: Known) -> frozenset[int]:
+        return known.group.sync_state_set
+
+
+class ShrinksAtOnce(Rules):
+    """Who is to leave the set counts no more before etcd has said yes."""
+
+    def counted(self, member: Member, known: Known) -> frozenset[int]:
+        group = member.proposed or known.group
+        return group.sync_state_set
+
+
+class ElectsAnybody(Rules):
+    """A broker outside the set stands, too."""
+
+    def may_stand(self, member: Member, known: Known) -> bool:
+        return True
+
+
+class CutsByLength(Rules):
+    """A log is cut to the length of the master's, whatever is in it."""
+
+    def cut_point(self, member: Member, answer: Welcomed) -> int | None:
+        return min(member.end, answer.end)
+
+
+class CountsAnyReport(Rules):
+    """A report of any epoch counts."""
+
+    def counts(self, member: Member, known: Known, report: Report) -> bool:
+        return True
+
+
+class TakesAReadForAnAnswer(Rules):
+    """A change counts as refused when the key is read and has not changed: it may still be under way."""
+
+    def is_decided(self, known: Known, read: Read) -> bool:
+        return True
+
+
+class ChangesBlindly(Etcd):
+    """A change is taken whatever the key is."""
+
+    forgets = False
+
+    def takes(self, world: World, request: Request) -> bool:
+        return True
+
+
+class KeepsItsStore(Machines):
+    """A broker that lost the end of its log goes on as if it had not."""
+
+    def store_after_loss(self, member: Member) -> str:
+        return member.store
+
+
+def two(in_set: int) -> World:
+    return first_world(2, in_set=in_set)
+
+
+def with_an_old_report() -> World:
+    """Broker 0 is master for the second time. In its first epoch broker 1 had a message of it, which it lost to a third
+    broker's epoch in between; its report is still under way."""
+    world = first_world(2)
+    group = world.group._replace(master_epoch=4)
+    master = Member(0, "a", 0, (Epoch(4, 0),), State.MASTER, Known(group, PRESENT))
+    return world._replace(
+        group=group,
+        brokers=(Broker(master, ()), world.brokers[1]),
+        posts=frozenset((Post(0, Report(1, "b", 2, 1)),)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("rules", "etcd", "machines", "first", "bounds"),
+    [
+        pytest.param(CountsTheOldSetOnly(), Etcd(), Machines(), two(1), Bounds(2, 3, 0), id="expansion not counted"),
+        pytest.param(ShrinksAtOnce(), Etcd(), Machines(), two(2), Bounds(2, 3, 0), id="shrinks before etcd's yes"),
+        pytest.param(ElectsAnybody(), Etcd(), Machines(), two(1), Bounds(2, 3, 0), id="election outside the set"),
+        pytest.param(CutsByLength(), Etcd(), Machines(), two(1), Bounds(2, 4, 0), id="cut by length"),
+        pytest.param(
+            CountsAnyReport(), Etcd(), Machines(), with_an_old_report(), Bounds(2, 5, 0), id="reports of any epoch"
+        ),
+        pytest.param(
+            TakesAReadForAnAnswer(), Etcd(), Machines(), two(1), Bounds(2, 3, 0), id="a read taken for an answer"
+        ),
+        pytest.param(Rules(), ChangesBlindly(), Machines(), two(1), Bounds(2, 3, 0), id="blind change"),
+        pytest.param(Rules(), Etcd(), KeepsItsStore(), two(2), Bounds(1, 3, 1), id="lost tail"),
+    ],
+)
+def test_a_planted_fault_is_found(rules: Rules, etcd: Etcd, machines: Machines, first: World, bounds: Bounds) -> None:
+    search = Search(rules, bounds, etcd=etcd, machines=machines)
+    with pytest.raises(Violation) as wrong:
+        search.run(first)
+    print(f"{search.states:,} states\n{wrong.value}")
+
+
+def test_the_world_with_an_old_report_is_sound_by_itself() -> None:
+    Search(Rules(), Bounds(messages=1, epochs=5, faults=0)).run(with_an_old_report())
