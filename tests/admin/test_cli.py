@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from eruca.admin.cli import run
-from eruca.admin.command import COMMANDS, OUTPUT
+from eruca.admin.command import OUTPUT
+from eruca.admin.commands import SUBJECTS, every, names
+from eruca.admin.help_pages import OTHERS
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "mqadmin"
 
@@ -87,28 +89,36 @@ async def mqadmin(*line: str) -> tuple[int, str, str]:
 
 def test_commands_and_options_are_apaches() -> None:
     declared = {}
-    for each in COMMANDS.values():
+    for each in every():
         marks = []
         for option in each.options:
             if option.letter and option.letter not in "hn" and option.name != OUTPUT:
                 mark = "!" if option.required else "/" if option.group else "" if option.takes_value else "+"
                 marks.append(option.letter + mark)
         declared[each.name] = set(marks)
-    assert declared == {name: set(options.split()) for name, options in OPTIONS.items()}
+    wanted = {name: set(options.split()) for name, options in OPTIONS.items()}
+    assert {name: declared[name] for name in OPTIONS} == wanted
 
 
 def test_every_command_is_on_its_page() -> None:
     page = (GOLDEN.parents[2] / "docs" / "mqadmin.md").read_text()
-    assert {name for name in OPTIONS if f"`{name}" not in page} == set()
+    assert {name for name in names() if not re.search(rf"(`|mqadmin ){name}\b", page)} == set()
 
 
-async def test_alone_it_lists_its_commands() -> None:
+async def test_alone_it_lists_its_commands_by_subject() -> None:
     status, out, err = await mqadmin()
+    assert (status, err) == (0, "")
+    assert {line.split()[0] for line in out.splitlines() if line.startswith("   ")} == {*names(), *OTHERS} > {*OPTIONS}
+    assert re.findall(r"(?m)^(\S.*):$", out) == [*SUBJECTS, "Other words"]
+
+
+async def test_one_list_as_apaches() -> None:
+    status, out, err = await mqadmin("help", "--flat")
     lines = out.splitlines()
     assert (status, err, lines[0]) == (0, "", "The most commonly used mqadmin commands are:")
     own = lines.index("Not in Apache's mqadmin 4.9:")
-    assert {line.split()[0] for line in lines[1 : own - 1]} == set(OPTIONS)
-    assert {line.split()[0] for line in lines[own + 1 : -2]} == {"context", "schema"}
+    assert {line.split()[0] for line in lines[1 : own - 1]} == set(names())
+    assert {line.split()[0] for line in lines[own + 1 : -2]} == set(OTHERS)
     assert lines[-1] == "See 'mqadmin help <command>' for more information on a specific command."
 
 

@@ -17,12 +17,21 @@ import pytest
 import yaml
 
 from eruca.admin.cli import run
-from eruca.admin.command import COMMANDS, FORMS
+from eruca.admin.command import FORMS
+from eruca.admin.commands import every, find
 from eruca.admin.results.answer import Answer
 from eruca.protocol.bodies import TopicConfig
 from tests.admin.conftest import Lab
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "mqadmin_schemas"
+
+
+def _results(name: str) -> tuple[type[msgspec.Struct], ...]:
+    found = find(name)
+    assert found is not None
+    return found.results
+
+
 CALLS = {
     "topicRoute": ["-t", "T"],
     "topicStatus": ["-t", "T"],
@@ -75,7 +84,7 @@ async def test_every_form_has_the_same_rows(lab: Lab) -> None:
         assert len(list(csv.reader(io.StringIO(forms["csv"])))) == 1 + len(rows), name
         assert len(forms["table"].splitlines()) == len(forms["wide"].splitlines()) == 1 + len(rows), name
         assert len(forms["apache"].splitlines()) == len((await lab.done(*line)).out.splitlines()), name
-        assert any(_fits(forms["json"], kind) for kind in COMMANDS[name.lower()].results), name
+        assert any(_fits(forms["json"], kind) for kind in _results(name)), name
 
 
 async def test_a_table_for_people(lab: Lab) -> None:
@@ -96,7 +105,7 @@ async def test_the_variable_chooses_and_the_option_wins(lab: Lab) -> None:
         assert done.err == f"mqadmin topicList: {where} takes {', '.join(FORMS)}, not 'xml'\n"
 
 
-@pytest.mark.parametrize("name", sorted({each.name for each in COMMANDS.values() if each.results}))
+@pytest.mark.parametrize("name", sorted(each.name for each in every() if each.results))
 async def test_the_schema_of_a_result_changes_by_intent(lab: Lab, name: str) -> None:
     """UPDATE_GOLDEN=1 takes over a change that is meant."""
     text = (await lab.done("schema", name)).out
@@ -107,6 +116,10 @@ async def test_the_schema_of_a_result_changes_by_intent(lab: Lab, name: str) -> 
     assert golden.read_text() == text
     for kind in json.loads(text)["$defs"].values():
         assert all(key == key[0].lower() + key[1:] and "_" not in key for key in kind.get("properties", {})), name
+
+
+def test_every_command_has_a_typed_result_but_the_console_which_runs_until_it_is_interrupted() -> None:
+    assert [each.name for each in every() if not each.results] == ["console"]
 
 
 CHANGES = [
@@ -153,7 +166,7 @@ async def test_what_was_changed_is_one_document(lab: Lab, tmp_path: Path) -> Non
         done = await lab.mqadmin(*line, "--output", "json")
         document = json.loads(done.out)
         assert done.status == 0, done
-        kinds = COMMANDS[name.lower()].results
+        kinds = _results(name)
         rows = document.get("items", [document])
         whole = any(issubclass(kind, Answer) and _fits(done.out, kind) for kind in kinds)
         assert whole or (rows and all(any(_fits(json.dumps(row), kind) for kind in kinds) for row in rows)), name
@@ -233,6 +246,6 @@ async def test_a_watch_goes_on_after_an_error(lab: Lab) -> None:
 
 
 async def test_only_reads_are_watched(lab: Lab) -> None:
-    assert "--watch" not in COMMANDS["exportmetrics"].usage() + COMMANDS["updatetopic"].usage()
+    assert "--watch" not in str([find(name) for name in ("exportMetrics", "updateTopic")])
     done = await lab.mqadmin("topicList", "--watch", "0")
     assert (done.status, done.err) == (2, "mqadmin topicList: option --watch takes seconds, 1 or more, not 0\n")

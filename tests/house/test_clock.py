@@ -65,6 +65,7 @@ STAMPS = {
         "eruca.client.telemetry._about",
     },
     "the age of what has only a stamp: files, filters of groups that left, half messages of an earlier run, messages": {
+        "eruca.admin.completion._names",
         "eruca.admin.results.brokers.brokers",
         "eruca.admin.results.monitor._now",
         "eruca.broker.handlers.progress._span",

@@ -6,42 +6,31 @@ The exit status is one of ``errors.Status``. An error is one sentence on standar
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import os
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TextIO
 
-from eruca.admin import commands as _declared  # noqa: F401  (declares every command)
-from eruca.admin import contexts, posix, printers, security
-from eruca.admin.client import Admin, nameserver_addresses
-from eruca.admin.command import COMMANDS, FORMS, OUTPUT, WATCH, Command, Job
-from eruca.admin.errors import AdminError, BadValue, Status, UsageError
-from eruca.admin.text import harmless, nearest
+from eruca.admin import commands, completion, contexts, help_pages, posix, printers, security, sessions
+from eruca.admin.command import COLORS, COMMON, FORMS, OUTPUT, WATCH, Colors, Command, Job
+from eruca.admin.errors import AdminError, BadValue, NotFound, Status, UsageError
+from eruca.admin.posix import Option
+from eruca.admin.text import harmless, in_zone, nearest
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.version import version
 
-NAMESERVERS = "NAMESRV_ADDR"
-OTHERS = {
-    "context": "name clusters, and choose one: add, use, list, show, rm",
-    "schema": "print the JSON Schema of a command's result",
-}
-"""Words that are no commands about a cluster."""
-
-
-def overview() -> str:
-    """The text that ``mqadmin`` prints without a command, and for help."""
-    lines = ["The most commonly used mqadmin commands are:"]
-    for each in dict.fromkeys(COMMANDS.values()):
-        lines.append(f"   {each.name:<20} {each.help}")
-    lines += ["", "Not in Apache's mqadmin 4.9:"]
-    lines += [f"   {name:<20} {help}" for name, help in OTHERS.items()]
-    return "\n".join([*lines, "", "See 'mqadmin help <command>' for more information on a specific command.", ""])
-
-
-def _names() -> list[str]:
-    return [each.name for each in dict.fromkeys(COMMANDS.values())]
+BEFORE = (
+    *COMMON,
+    Option("o", OUTPUT, "the form of the output", choices=FORMS),
+    Option("", "version", "print the version", takes_value=False),
+)
+"""The options that may stand before the command."""
+COMPLETE = "__complete"
+"""The word by which shells ask what may stand at the end of a line."""
 
 
 async def run(
@@ -58,34 +47,52 @@ async def run(
             return Status.USAGE
     try:
         properties, arguments = security.split_properties(arguments, environment)
+        if arguments[:1] == [COMPLETE]:
+            return await _complete(arguments[1:], environment, properties, out)
+        before, arguments = posix.split(BEFORE, arguments)
     except AdminError as error:
-        err.write(f"mqadmin: {error}\n")
-        return 1
-    if not arguments or (len(arguments) == 1 and arguments[0] in ("help", "-h", "--help")):
-        out.write(overview())
-        return 0
-    if arguments[0] == "--version":
+        err.write(f"mqadmin: {harmless(str(error))}\n")
+        return error.status
+    if "version" in before:
         out.write(f"mqadmin {version()}\n")
-        return 0
-    if arguments[0].lower() == "context":
-        return _context(arguments[1:], environment, out, err)
-    asked = arguments[0] if len(arguments) == 2 and arguments[0] in ("help", "schema") else ""
-    name = arguments[1] if asked else arguments[0]
-    found = COMMANDS.get(name.lower())
+        return Status.DONE
+    if not arguments:
+        out.write(help_pages.overview())
+        return Status.DONE
+    if arguments[0].lower() in help_pages.OTHERS:
+        return _other(arguments[0].lower(), arguments[1:], environment, out, err, asks_help="help" in before)
+    return await _run(arguments, before, environment, properties, Streams(out, err, terminal))
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Where output and errors go, and the terminal of a person, if one is there."""
+
+    out: TextIO
+    err: TextIO
+    terminal: TextIO | None
+
+
+async def _run(
+    arguments: Sequence[str],
+    before: Mapping[str, str],
+    environment: Mapping[str, str],
+    properties: Mapping[str, str],
+    streams: Streams,
+) -> int:
+    """Run a command about a cluster."""
+    name, out, err = arguments[0], streams.out, streams.err
+    found = commands.find(name)
     if found is None:
-        err.write(f"The sub command {name} not exist{nearest(name, _names()) or '.'}\n")
+        err.write(unknown(name))
         return Status.USAGE
-    if asked == "help":
-        out.write(found.usage())
-        return 0
-    if asked == "schema":
-        return _write_schema(found, out, err)
     try:
-        given = found.parse(arguments[1:])
+        given = found.parse(arguments[1:], before)
         if given is None:
-            out.write(found.usage())
-            return 0
-        return await _do(found, given, environment, properties, out, err, terminal)
+            out.write(help_pages.page(found))
+            return Status.DONE
+        with in_zone(given.get("tz")):
+            return await _do(found, given, environment, properties, streams)
     except UsageError as error:
         out.write(found.usage())
         err.write(f"mqadmin {found.name}: {harmless(str(error))}\n")
@@ -98,23 +105,89 @@ async def run(
         return Status.FAILED
 
 
-def _context(arguments: Sequence[str], environment: Mapping[str, str], out: TextIO, err: TextIO) -> int:
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        out.write(contexts.USAGE)
-        return Status.DONE
+def unknown(name: str) -> str:
+    """The sentence about a command that there is not."""
+    return f"The sub command {name} not exist{nearest(name, [*commands.names(), *help_pages.OTHERS]) or '.'}\n"
+
+
+def _other(
+    word: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    out: TextIO,
+    err: TextIO,
+    *,
+    asks_help: bool,
+) -> int:
+    """Do what is not about a cluster."""
     try:
-        return contexts.run(arguments, environment, out, FORMS)
+        if asks_help or any(each in ("-h", "--help") for each in arguments) or (word, *arguments) == ("context",):
+            out.write(str(help_pages.page_of(word)))
+        elif word == "help":
+            out.write(_help(arguments))
+        elif word == "cheat":
+            out.write(_cheat(" ".join(arguments)))
+        elif word == "completion":
+            out.write(completion.script(arguments))
+        elif word == "schema":
+            out.write(_schema(arguments))
+        else:
+            return contexts.run(arguments, environment, out, {"output": FORMS, "color": COLORS})
+    except UnknownCommand as error:
+        err.write(unknown(str(error)))
+        return Status.USAGE
     except AdminError as error:
-        err.write(f"mqadmin context: {harmless(str(error))}\n")
+        err.write(f"mqadmin {word}: {harmless(str(error))}\n")
         return error.status
+    return Status.DONE
 
 
-def _write_schema(found: Command, out: TextIO, err: TextIO) -> int:
+class UnknownCommand(AdminError):
+    """There is no command of that name."""
+
+
+def _help(arguments: Sequence[str]) -> str:
+    if not arguments:
+        return help_pages.overview()
+    if len(arguments) > 1:
+        raise UsageError(f"give one command, or --flat, not '{' '.join(arguments)}'")
+    if arguments[0] == "--flat":
+        return help_pages.flat()
+    other = help_pages.page_of(arguments[0].lower())
+    return other if other is not None else help_pages.page(_found(arguments[0]))
+
+
+def _cheat(word: str) -> str:
+    text = help_pages.cheat(word)
+    if not text:
+        raise NotFound(f"no example has '{word}': mqadmin cheat prints them all")
+    return text
+
+
+def _schema(arguments: Sequence[str]) -> str:
+    if len(arguments) != 1:
+        raise UsageError("give one command: mqadmin schema consumerProgress")
+    found = _found(arguments[0])
     if not found.results:
-        err.write(f"mqadmin schema: {found.name} has no JSON form\n")
-        return Status.NOT_FOUND
-    out.write(printers.schema(found.results) + "\n")
-    return 0
+        raise NotFound(f"{found.name} has no result: it runs until it is interrupted")
+    return printers.schema(found.results) + "\n"
+
+
+def _found(name: str) -> Command:
+    found = commands.find(name)
+    if found is None:
+        raise UnknownCommand(name)
+    return found
+
+
+async def _complete(
+    arguments: Sequence[str], environment: Mapping[str, str], properties: Mapping[str, str], out: TextIO
+) -> int:
+    """Answer a shell; whatever goes wrong is silence there."""
+    with contextlib.suppress(Exception):
+        async for line in completion.lines(arguments, environment, properties):
+            out.write(f"{line}\n")
+    return Status.DONE
 
 
 async def _do(
@@ -122,21 +195,24 @@ async def _do(
     given: dict[str, str],
     environment: Mapping[str, str],
     properties: Mapping[str, str],
-    out: TextIO,
-    err: TextIO,
-    terminal: TextIO | None,
+    streams: Streams,
 ) -> int:
-    name, context = contexts.chosen(environment) or ("", contexts.Context(nameservers=""))
-    named = given.get("n") or properties.get("rocketmq.namesrv.addr") or environment.get(NAMESERVERS)
-    nameservers = nameserver_addresses(named or context.nameservers)
-    if context.tls:
-        properties = {"tls.enable": "true", "tls.config.file": context.tls, **properties}
-    credentials = security.find_credentials(properties, environment) or contexts.account_of(context)
-    tls = security.make_context(security.find_tls(properties))
-    async with Admin(nameservers, credentials=credentials, tls=tls, timeout=_seconds(given)) as admin:
+    session = sessions.opened(given, environment, properties)
+    context = session.context
+    async with session.admin as admin:
         beside = posix.overruled(found.options, given)
         counting = {key: value for key, value in given.items() if key not in {option.key for option in beside}}
-        job = Job(admin, counting, out, err, environment=environment, terminal=terminal, context=name, ask=context.ask)
+        job = Job(
+            admin,
+            counting,
+            streams.out,
+            streams.err,
+            environment=environment,
+            terminal=streams.terminal,
+            context=session.name,
+            ask=context.ask,
+            colors=_colors(given, environment, context.color, streams),
+        )
         for option in beside:
             job.say(f"mqadmin {found.name}: option {option} does not count beside -{option.group[0]}")
         try:
@@ -196,17 +272,16 @@ async def _show_once(found: Command, job: Job, form: str) -> None:
     printer.end()
 
 
-def _seconds(given: dict[str, str]) -> float | None:
-    text = given.get("timeout")
-    if text is None:
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0
-    if not 0 < seconds <= 3600:
-        raise BadValue(f"option --timeout takes seconds, more than 0 and at most 3600, not '{text}'")
-    return seconds
+def _colors(given: Mapping[str, str], environment: Mapping[str, str], usual: str, streams: Streams) -> Colors:
+    """By the option, else by NO_COLOR, else as the context says, else on a terminal."""
+    wanted = given.get("color")
+    if wanted is None:
+        wanted = "never" if environment.get("NO_COLOR") else usual or "auto"
+    if wanted not in COLORS:
+        raise BadValue(f"option --color takes {', '.join(COLORS)}, not '{wanted}'")
+    if wanted == "auto":
+        return Colors(out=streams.out.isatty(), err=streams.err.isatty())
+    return Colors(out=wanted == "always", err=wanted == "always")
 
 
 def main() -> None:

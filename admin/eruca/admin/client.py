@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Sequence
 from typing import TypeVar
 
-from eruca.admin.errors import AdminError, BadValue, NoAnswer, PeerRefused
+from eruca.admin.errors import AdminError, BadValue, NoAnswer, PeerRefused, TimedOut
 from eruca.protocol import api
 from eruca.protocol.api import Endpoint
 from eruca.protocol.bodies import BrokerData, ClusterInfo, KVTable, TopicList, TopicRouteData
@@ -25,7 +25,7 @@ from eruca.protocol.names import retry_topic
 from eruca.protocol.signature import Credentials
 from eruca.remoting.calls import Answer
 from eruca.remoting.channels import Channels
-from eruca.remoting.errors import ConnectFailed, RemotingError
+from eruca.remoting.errors import CallTimedOut, ConnectFailed, RemotingError
 
 TIMEOUT = 5.0
 """Seconds for a request."""
@@ -105,6 +105,8 @@ class Admin:
             registered = error.unreachable and address not in self._nameservers
             advice = " (a broker registers its brokerIP1)" if registered else ""
             raise NoAnswer(f"{error}; see whether it runs and whether the address is right{advice}") from None
+        except CallTimedOut as error:
+            raise TimedOut(str(error)) from None
         except RemotingError as error:
             raise NoAnswer(str(error)) from None
         except ProtocolError as error:

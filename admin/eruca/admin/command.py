@@ -21,10 +21,13 @@ from eruca.admin.posix import Operand, Option
 from eruca.admin.text import columns, harmless
 from eruca.protocol.bodies import Body
 
+COLORS = ("auto", "always", "never")
 COMMON = (
     Option("h", "help", "print this text", takes_value=False),
     Option("n", "namesrvAddr", "nameservers, as host:port;host:port; default: the variable NAMESRV_ADDR"),
-    Option("", "timeout", "seconds for each request; default 5, for some 15"),
+    Option("", "timeout", "seconds for each request; default 5, for some 15", kind="number"),
+    Option("", "tz", "the time zone of all times, such as Europe/Berlin or UTC; default: this machine's"),
+    Option("", "color", "always, never, or auto: on a terminal, if NO_COLOR is not set", choices=COLORS),
 )
 
 OUTPUT = "output"
@@ -47,6 +50,22 @@ DELETION = (
 """Options that several commands share."""
 
 
+BOLD, RED, YELLOW = "1", "31", "33"
+
+
+def painted(text: str, color: str) -> str:
+    """A text in a colour of terminals; "" is none."""
+    return f"\x1b[{color}m{text}\x1b[0m" if color else text
+
+
+@dataclass(frozen=True, slots=True)
+class Colors:
+    """Whether the output and what is said beside it have colours."""
+
+    out: bool = False
+    err: bool = False
+
+
 class Job:
     """One run of a command."""
 
@@ -61,6 +80,7 @@ class Job:
         terminal: TextIO | None = None,
         context: str = "",
         ask: bool = False,
+        colors: Colors = Colors(),  # immutable
     ) -> None:
         self.admin = admin
         self.environment = environment
@@ -75,6 +95,7 @@ class Job:
         self.context = context
         """The name of the context that is in use; empty without one."""
         self._open_line = False
+        self.colors = colors
 
     # ------------------------------------------------------------------ options
 
@@ -115,6 +136,12 @@ class Job:
             self._out.write(harmless(text))
             self._open_line = not text.endswith("\n")
 
+    def painted(self, text: str) -> None:
+        """Print a text of which the caller has made all that came from elsewhere harmless, with its colours."""
+        if text:
+            self._out.write(text)
+            self._open_line = not text.endswith("\n")
+
     def line(self, text: str = "") -> None:
         """Print a line."""
         self.write(text + "\n")
@@ -126,17 +153,17 @@ class Job:
     def report(self, error: AdminError | str, status: Status = Status.FAILED) -> None:
         """Print an error that does not end the command. The first one reported gives the exit status."""
         self.status = self.status or status
-        self.say(str(error))
+        self.say(str(error), RED)
 
     def missing(self, errors: Mapping[str, AdminError], what: str) -> None:
         """Print the peers that did not answer, by name, and ``what`` is missing for it: the output is only a part."""
         for name, error in sorted(errors.items()):
             self.report(f"{name}: {error}: {what}", Status.PARTIAL)
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, color: str = "") -> None:
         """Print a line for the person, apart from the output."""
         self._out.flush()
-        self._err.write(f"{harmless(text)}\n")
+        self._err.write(painted(harmless(text), color if self.colors.err else "") + "\n")
         self._err.flush()
 
     def agreed(self, question: str) -> bool | None:
@@ -205,11 +232,17 @@ class Command:
         """The text that explains the command."""
         return posix.usage(f"mqadmin {self.name}{f' {self.operand}' if self.operand else ''}", self.options)
 
-    def parse(self, arguments: Sequence[str]) -> dict[str, str] | None:
-        """The options given, or None when help is requested. Raises UsageError."""
+    def parse(self, arguments: Sequence[str], before: Mapping[str, str] | None = None) -> dict[str, str] | None:
+        """The options given, or None when help is requested. Raises UsageError.
+
+        Those ``before`` the command, by their names, count where they are not given again.
+        """
         found = posix.parse(self.options, arguments, self.operand)
-        if "h" in found:
+        if "h" in found or "help" in (before or {}):
             return None
+        for option in self.options:
+            if before and option.name in before:
+                found.setdefault(option.key, before[option.name])
         posix.check(self.options, found)
         return found
 

@@ -48,6 +48,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     """Whether deletions of what is in use are refused where nobody can be asked."""
     output: str = ""
     """The form of the output."""
+    color: str = ""
+    """When the output has colours."""
 
 
 class _File(msgspec.Struct, kw_only=True, rename="camel"):
@@ -70,6 +72,11 @@ def chosen(environment: Mapping[str, str]) -> tuple[str, Context] | None:
     file = _read(path_of(environment))
     name = wanted or file.current
     return (name, _found(file, name)) if name else None
+
+
+def names(environment: Mapping[str, str]) -> list[str]:
+    """The names of all contexts. Raises AdminError."""
+    return sorted(_read(path_of(environment)).contexts)
 
 
 def account_of(context: Context) -> Credentials | None:
@@ -153,12 +160,15 @@ _OPTIONS = (
     Option("", "tls", "a file tls.properties: connections are encrypted", kind="file"),
     Option("", "ask", "refuse deletions of what is in use where nobody can be asked", takes_value=False),
     Option("", "output", "the form of the output"),
+    Option("", "color", "auto, always or never"),
 )
 USAGE: Final = "usage: mqadmin context list | show [NAME] | use NAME|-|none | rm NAME | add NAME -n ADDRESSES [...]\n"
 
 
-def run(arguments: Sequence[str], environment: Mapping[str, str], out: TextIO, forms: Sequence[str]) -> Status:
-    """Do what ``mqadmin context ARGUMENTS`` says. Raises AdminError."""
+def run(
+    arguments: Sequence[str], environment: Mapping[str, str], out: TextIO, choices: Mapping[str, Sequence[str]]
+) -> Status:
+    """Do what ``mqadmin context ARGUMENTS`` says; ``choices`` has the values of options. Raises AdminError."""
     path = path_of(environment)
     file = _read(path)
     verb, names, options = _split(arguments)
@@ -188,7 +198,7 @@ def run(arguments: Sequence[str], environment: Mapping[str, str], out: TextIO, f
         _write(path, file)
         out.write(f"context {names[0]} removed\n")
     elif verb == "add" and len(names) == 1:
-        _add(file, names[0], options, forms)
+        _add(file, names[0], options, choices)
         _write(path, file)
         out.write(f"context {names[0]} added\n")
     else:
@@ -210,7 +220,7 @@ def _current(file: _File, environment: Mapping[str, str]) -> str:
     return "" if wanted == NONE else wanted or file.current
 
 
-def _add(file: _File, name: str, options: Sequence[str], forms: Sequence[str]) -> None:
+def _add(file: _File, name: str, options: Sequence[str], choices: Mapping[str, Sequence[str]]) -> None:
     if not _NAME.fullmatch(name) or name == NONE:
         raise UsageError(f"'{name}' is no name of a context: letters, digits, '.', '_' and '-'")
     if name in file.contexts:
@@ -218,8 +228,9 @@ def _add(file: _File, name: str, options: Sequence[str], forms: Sequence[str]) -
     given = posix.parse(_OPTIONS, options)
     posix.check(_OPTIONS, given)
     nameserver_addresses(given["n"])
-    if given.get("output") and given["output"] not in forms:
-        raise UsageError(f"option --output takes {', '.join(forms)}, not '{given['output']}'")
+    for name_of, values in choices.items():
+        if name_of in given and given[name_of] not in values:
+            raise UsageError(f"option --{name_of} takes {', '.join(values)}, not '{given[name_of]}'")
     if "account" in given and "account-command" in given:
         raise UsageError("--account and --account-command exclude each other")
     file.contexts[name] = Context(
@@ -229,6 +240,7 @@ def _add(file: _File, name: str, options: Sequence[str], forms: Sequence[str]) -
         tls=_absolute(given.get("tls", "")),
         ask="ask" in given,
         output=given.get("output", ""),
+        color=given.get("color", ""),
     )
     file.current = file.current or name
 

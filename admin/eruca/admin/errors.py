@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 
 class Status(IntEnum):
@@ -19,7 +19,22 @@ class Status(IntEnum):
     NOT_FOUND = 4
     PARTIAL = 5
     """Only a part was reached, done or confirmed."""
+    TIMED_OUT = 124
+    """Nothing was answered in time."""
     INTERRUPTED = 130
+
+
+MEANINGS: Final = {
+    Status.DONE: "done",
+    Status.FAILED: "a broker or nameserver refused or is away, or mqadmin refused to act",
+    Status.USAGE: "the command line is wrong",
+    Status.WOULD_CHANGE: "a dry run found something to change",
+    Status.NOT_FOUND: "not found",
+    Status.PARTIAL: "only a part was reached, done or confirmed",
+    Status.TIMED_OUT: "no answer in time",
+    Status.INTERRUPTED: "interrupted",
+}
+"""What each status says, for help and documentation."""
 
 
 class AdminError(Exception):
@@ -41,6 +56,12 @@ class PeerRefused(AdminError):
 
 class NoAnswer(AdminError):
     """A broker or nameserver is not reachable or did not answer in time."""
+
+
+class TimedOut(NoAnswer):
+    """A broker or nameserver is connected and did not answer in time."""
+
+    status = Status.TIMED_OUT
 
 
 class NotFound(AdminError):

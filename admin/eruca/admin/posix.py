@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from eruca.admin.errors import UsageError
+from eruca.admin.text import nearest
 
 WIDTH = 110
 KINDS = ("topic", "group", "broker", "address", "cluster", "member", "time", "number", "boolean", "file")
@@ -80,7 +81,7 @@ def parse(options: Sequence[Option], arguments: Iterable[str], operand: Operand 
         option = known.get(token)
         if option is None:
             if token.startswith("-") and len(token) > 1:
-                raise UsageError(f"there is no option {token}")
+                raise UsageError(f"there is no option {token}{_like(token, options)}")
             if operand is not None and (operand.many or operand.option.key not in found):
                 before = found.get(operand.option.key)
                 found[operand.option.key] = token if before is None else f"{before} {token}"
@@ -97,6 +98,25 @@ def parse(options: Sequence[Option], arguments: Iterable[str], operand: Operand 
                 raise UsageError(f"option {option} needs a value")
         found.setdefault(option.key, value)
     return found
+
+
+def _like(token: str, options: Sequence[Option]) -> str:
+    """The names that a wrong one is like; a single letter is like none."""
+    if not token.startswith("--"):
+        return ""
+    return nearest(token.partition("=")[0], [f"--{option.name.strip()}" for option in options])
+
+
+def split(options: Sequence[Option], arguments: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:
+    """The options that stand before the first word, by their names, and what follows. Raises UsageError."""
+    known = {f"-{option.letter}": option for option in options if option.letter}
+    known |= {f"--{option.name}": option for option in options}
+    at = 0
+    while at < len(arguments) and arguments[at].startswith("-") and len(arguments[at]) > 1:
+        last = known.get(_flatten(known, [arguments[at]])[-1])
+        at += 2 if last is not None and last.takes_value else 1
+    found = parse(options, arguments[:at])
+    return {option.name: found[option.key] for option in options if option.key in found}, arguments[at:]
 
 
 def check(options: Sequence[Option], found: dict[str, str]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from eruca.admin.command import FORMS, Job, Shown
+from eruca.admin.command import BOLD, FORMS, YELLOW, Job, Shown, painted
 from eruca.admin.errors import AdminError, BadValue, Status
 from eruca.admin.results.answer import Answer, Moment, Table
 from eruca.admin.text import columns
@@ -96,7 +96,8 @@ class Printer:
         if self._form == "csv":
             self._job.write(_csv(row, rows_of(result), head=head))
         else:
-            self._job.write(_table(row, rows_of(result), head=head, wide=self._form == "wide"))
+            wide, colors = self._form == "wide", self._job.colors.out
+            self._job.painted(_table(row, rows_of(result), head=head, wide=wide, colors=colors))
 
 
 def rows_of(result: msgspec.Struct) -> list[msgspec.Struct]:
@@ -185,7 +186,7 @@ def _csv_cell(value: Any) -> Any:
 # ------------------------------------------------------------------ tables for people
 
 
-def _table(row: inspect.StructType, rows: Sequence[msgspec.Struct], *, head: bool, wide: bool) -> str:
+def _table(row: inspect.StructType, rows: Sequence[msgspec.Struct], *, head: bool, wide: bool, colors: bool) -> str:
     fields = _fields(row, wide=wide)
     cells_of = [
         [_title(field.encode_name)] * head + [_cell(getattr(each, field.name)) for each in rows] for field in fields
@@ -194,7 +195,15 @@ def _table(row: inspect.StructType, rows: Sequence[msgspec.Struct], *, head: boo
         _aligned(column, right=isinstance(_plain(field.type), inspect.IntType | inspect.FloatType))
         for field, column in zip(fields, cells_of, strict=True)
     ]
-    return "".join("  ".join(cells).rstrip() + "\n" for cells in zip(*aligned, strict=True))
+    lines = [list(cells) for cells in zip(*aligned, strict=True)]
+    if colors:
+        lines = [[_painted(cell, BOLD if head and not at else "") for cell in line] for at, line in enumerate(lines)]
+    return "".join("  ".join(line).rstrip() + "\n" for line in lines)
+
+
+def _painted(cell: str, color: str) -> str:
+    """A title in bold, what is not known in yellow."""
+    return painted(cell, color or (YELLOW if cell.strip() == "?" else ""))
 
 
 def _aligned(column: list[str], *, right: bool) -> list[str]:

@@ -1,15 +1,16 @@
 """Text as Java prints it for operators: times, truncated names, maps.
 
-Pure, apart from the time zone of the machine: times are printed and read in it, as Apache's mqadmin does. Times are ms.
+Times are ms. They are printed and read in the zone of the machine, as by Apache's mqadmin, or in that of ``in_zone``.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime, tzinfo
 
 from eruca.admin.errors import BadValue
 from eruca.protocol.message import java_hash
@@ -41,9 +42,45 @@ def columns(layout: str, *values: object) -> str:
     return layout % tuple(_CONTROLS_AND_ENDS.sub(_escaped, each) if isinstance(each, str) else each for each in values)
 
 
+_ZONE: ContextVar[tzinfo | None] = ContextVar("zone", default=None)
+"""The zone of ``in_zone``; None: this machine's."""
+
+
+@contextmanager
+def in_zone(name: str | None) -> Iterator[None]:
+    """Print and read times in a zone, such as ``Europe/Berlin`` or ``UTC``; None is this machine's. Raises BadValue."""
+    token = _ZONE.set(None if name is None else _zone(name))
+    try:
+        yield
+    finally:
+        _ZONE.reset(token)
+
+
+def _zone(name: str) -> tzinfo:
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise BadValue(f"option --tz takes a time zone, such as Europe/Berlin or UTC, not '{name}'") from None
+
+
+def local(ms: int) -> datetime:
+    """A time in the zone that counts. Raises OverflowError, ValueError or OSError for one that no calendar has."""
+    zone = _ZONE.get()
+    moment = datetime.fromtimestamp(ms / 1000, zone)
+    return moment.astimezone() if zone is None else moment
+
+
+def _formatted(layout: str, ms: int) -> str:
+    if _ZONE.get() is None:
+        return time.strftime(layout, time.localtime(ms // 1000))
+    return local(ms - ms % 1000).strftime(layout)
+
+
 def seconds_text(ms: int) -> str:
     """``2026-11-21 08:37:02``."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ms // 1000))
+    return _formatted("%Y-%m-%d %H:%M:%S", ms)
 
 
 def millis_text(ms: int) -> str:
@@ -53,7 +90,7 @@ def millis_text(ms: int) -> str:
 
 def digits_text(ms: int) -> str:
     """``20261121083702855``."""
-    return time.strftime("%Y%m%d%H%M%S", time.localtime(ms // 1000)) + f"{ms % 1000:03d}"
+    return f"{_formatted('%Y%m%d%H%M%S', ms)}{ms % 1000:03d}"
 
 
 def shown(value: object) -> str:
@@ -66,16 +103,16 @@ def shown(value: object) -> str:
 def zoned(ms: int) -> str:
     """``2026-11-22 17:30:00.000 +01:00 (1795365000000)``; a time that no calendar has, as its number alone."""
     try:
-        moment = datetime.fromtimestamp(ms / 1000).astimezone()
+        moment = local(ms)
     except (OverflowError, ValueError, OSError):
         return f"{ms} ms"
     return f"{moment:%Y-%m-%d %H:%M:%S}.{ms % 1000:03d} {moment.isoformat()[-6:]} ({ms})"
 
 
 def point_of_time(text: str) -> int:
-    """A time in ms, from any form of ``parse_time`` in this machine's zone. Raises BadValue."""
+    """A time in ms, from any form of ``parse_time``. Raises BadValue."""
     try:
-        return parse_time(text, time.time_ns() // 1_000_000)
+        return parse_time(text, time.time_ns() // 1_000_000, _ZONE.get())
     except ValueError as error:
         raise BadValue(str(error)) from None
 
@@ -99,6 +136,8 @@ def hash_order(table: Mapping[str, object], capacity: int = 16) -> list[str]:
 
 def nearest(name: str, known: Sequence[str]) -> str:
     """``; did you mean Orders, Order2?`` for a name that is like some of the known ones; else nothing."""
+    from difflib import get_close_matches  # only a mistake needs it
+
     lower = {each.lower(): each for each in known}
     like = get_close_matches(name.lower(), lower, n=3)
     return f"; did you mean {', '.join(lower[each] for each in like)}?" if like else ""

@@ -7,12 +7,12 @@ ISO 8601 with its zone; the peers that did not answer stand in ``errors``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Generic, TypeVar
 
 import msgspec
 
 from eruca.admin.errors import AdminError, PeerRefused
+from eruca.admin.text import local
 
 WIDE = msgspec.Meta(extra={"wide": True})
 """Marks a field that the form ``table`` leaves out and ``wide`` shows: ``Annotated[int, WIDE]``."""
@@ -29,13 +29,13 @@ class Moment(Result, frozen=True, kw_only=True, rename="camel"):
     ms: int
     """Since 1970."""
     iso: str
-    """ISO 8601, in the zone of this machine."""
+    """ISO 8601 with its zone: that of this machine, or of ``--tz``."""
 
     @classmethod
     def at(cls, ms: int) -> Moment:
         """A time of a server's; one that no calendar has gets the number as its text."""
         try:
-            return cls(ms=ms, iso=datetime.fromtimestamp(ms / 1000).astimezone().isoformat(timespec="milliseconds"))
+            return cls(ms=ms, iso=local(ms).isoformat(timespec="milliseconds"))
         except (OverflowError, ValueError, OSError):
             return cls(ms=ms, iso=str(ms))
 
