@@ -15,7 +15,8 @@ from eruca.broker.services.checks import fits, works_here
 from eruca.remoting.command_line import command_line
 from eruca.remoting.settings import BadSetting
 from eruca.remoting.sources import Start
-from tests.support.ports import free_broker_port
+from tests.support.etcd import EtcdCluster, needs_etcd
+from tests.support.ports import free_broker_port, free_port
 
 FOLDER = "storePathRootDir=%s\n"
 
@@ -52,7 +53,13 @@ LIST = "write host:port, several joined by ;"
 PATH = "write an absolute path, without ~ and ${...}"
 ROOM = "must leave room for the ports 2 below and 1 above it"
 
+ETCD = "write the members of etcd, like http://10.0.0.1:2379;http://10.0.0.2:2379"
+
 WRONG = [
+    # etcd
+    ("controllerAddr=10.0.0.1:9878", f"controllerAddr: '10.0.0.1:9878' is not allowed; {ETCD}"),
+    ("controllerAddr=http://a:1;", f"controllerAddr: 'http://a:1;' is not allowed; {ETCD}"),
+    ("enableControllerMode=true", "enableControllerMode needs an etcd: name its members in controllerAddr"),
     # numbers, words
     ("listenPort=x", "listenPort: 'x' is not allowed; write a whole number from 0 to 65535"),
     ("listenPort=", "listenPort: '' is not allowed; write a whole number from 0 to 65535"),
@@ -62,8 +69,8 @@ WRONG = [
     ("listenPort=1", f"listenPort 1 {ROOM}"),
     ("listenPort=2", f"listenPort 2 {ROOM}"),
     ("listenPort=65535", f"listenPort 65535 {ROOM}"),
-    ("brokerId=one", "brokerId: 'one' is not allowed; write a whole number, at least 0"),
-    ("brokerId=99999999999999999999", "brokerId: '99999999999999999999' is not allowed; write a number of 64 bits"),
+    ("brokerId=one", "brokerId: 'one' is not allowed; write a whole number from 0 to 2147483647"),
+    (f"haSlaveFallbehindMax={10**20}", f"haSlaveFallbehindMax: '{10**20}' is not allowed; write a number of 64 bits"),
     ("brokerRole=MASTER", "brokerRole: 'MASTER' is not allowed; write one of ASYNC_MASTER, SYNC_MASTER, SLAVE"),
     ("brokerRole=SLAVE\nbrokerId=0", "brokerId must be above 0 on a slave"),
     ("flushDiskType=sync_flush", "flushDiskType: 'sync_flush' is not allowed; write one of ASYNC_FLUSH, SYNC_FLUSH"),
@@ -317,3 +324,19 @@ def test_a_user_without_a_home_needs_a_folder() -> None:
 
     sentences = [each.sentence for each in fits(config, ()) if each.is_fault]
     assert sentences == ["has no default, as this user has no home directory: set it to an absolute path"]
+
+
+@needs_etcd
+@pytest.mark.processes
+def test_with_controller_mode_a_check_looks_which_members_of_etcd_answer(tmp_path: Path) -> None:
+    with EtcdCluster(tmp_path / "etcd", 1) as etcd:
+        (url,), closed = etcd.urls, f"http://127.0.0.1:{free_port()}"
+        not_yet = "enableControllerMode is true, and there is no automatic failover yet"
+        settings = f"enableControllerMode=true\ncontrollerAddr={url}"
+
+        (warning,) = check(tmp_path, f"{settings}\n").warnings
+        assert not_yet in warning
+        first, second = check(tmp_path, f"{settings};{closed}\n").warnings
+        assert not_yet in first and f"controllerAddr names {closed}, which does not answer" in second
+    (fault,) = faults_of(tmp_path, f"{settings}\n")
+    assert f"controllerAddr names {url}, which does not answer: etcd does not answer" in fault

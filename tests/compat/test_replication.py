@@ -28,7 +28,7 @@ from tests.support import raw
 from tests.support.eruca import ErucaBroker, ErucaNameServer
 from tests.support.java import Judge
 
-QUERY, COMMIT, OFFSET, CREATE_GROUP, RUNTIME = 12, 15, 14, 200, 28
+QUERY, COMMIT, OFFSET, CREATE_GROUP, RUNTIME, CHANGE = 12, 15, 14, 200, 28, 25
 PAIRS = [("apache", "eruca", "apache"), ("eruca", "apache", "eruca"), ("apache", "eruca", "eruca")]
 """Kinds of name server, master and slave."""
 MIXES = [*PAIRS, ("eruca", "eruca", "apache"), ("eruca", "apache", "apache"), ("apache", "apache", "eruca")]
@@ -176,3 +176,32 @@ def raw_table(broker: Broker) -> dict[str, str]:
     """The runtime information (28)."""
     table: dict[str, str] = KVTable.decode(raw.ask(broker.address, RUNTIME)[1]).table
     return table
+
+
+@pytest.mark.parametrize("names", ["eruca", "apache"], indirect=True)
+def test_the_mastership_moves_while_all_run_and_a_slave_of_apaches_goes_along(tmp_path: Path, names: str) -> None:
+    """Its slaves learn of the new master with their next registration."""
+    often = {"registerNameServerPeriod": "10000"}
+    first = start("eruca", tmp_path / "first", names, {**SETTINGS, **often, "brokerRole": "SYNC_MASTER"})
+    second = start("eruca", tmp_path / "second", names, {**SLAVE, **often})
+    apache = start("apache", tmp_path / "apache", names, {**SLAVE, **often, "brokerId": "2"})
+    brokers = (first, second, apache)
+    try:
+        wait_for(lambda: send(first, range(1)) == [0], "a slave", 60)
+        wait_for(lambda: knows_topic(second), "the topic on the slave")
+        assert set(send(first, range(100, 200))) == {0}
+        wait_for(lambda: log_of(second) == log_of(first) == log_of(apache), "equal logs")
+        for broker, settings in (
+            (first, b"brokerId=3\nbrokerRole=SLAVE"),
+            (second, b"brokerRole=SYNC_MASTER"),
+        ):
+            header, _ = raw.ask(broker.address, CHANGE, {}, settings)
+            assert header["code"] == 0, header
+        assert send(first, range(1)) == [14]
+        wait_for(lambda: send(second, range(1)) == [0], "a slave of the new master", 60)
+        assert set(send(second, range(200, 300))) == {0}
+        wait_for(lambda: log_of(first) == log_of(second) == log_of(apache), "equal logs again", 60)
+        wait_for(lambda: all(messages(each, 1) == messages(second, 1) for each in brokers), "equal queues")
+    finally:
+        for broker in brokers:
+            broker.stop()

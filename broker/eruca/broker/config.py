@@ -212,6 +212,15 @@ class BrokerConfig:
     """The name of the cluster, which is a topic of each broker, too."""
     broker_id: int = setting(0, at_least=0, at_most=(1 << 31) - 1, live=True, important=True)
     """The number of this broker among those with its name: 0 is a master, above 0 a slave."""
+    enable_controller_mode: bool = False
+    """RocketMQ 5's key. There is no automatic failover yet: with true ``--check`` looks whether etcd answers, and no
+    more."""
+    controller_addr: str | None = setting(
+        None,
+        pattern=r"https?://[^\s;/]+:\d{1,5}(;https?://[^\s;/]+:\d{1,5})*",
+        words="the members of etcd, like http://10.0.0.1:2379;http://10.0.0.2:2379",
+    )
+    """The members of the etcd that is looked for with enableControllerMode."""
     broker_permission: int = setting(6, at_least=0, at_most=7, live=True)
     """What clients may do with the topics here: 2 is writing, 4 reading, 6 both."""
     default_topic_queue_nums: int = setting(8, at_least=1, at_most=MOST_QUEUES, live=True, important=True)

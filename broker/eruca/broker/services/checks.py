@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from eruca.broker.config import EVERYWHERE, SLAVE_ID, BrokerConfig, BrokerRole, machine_name
+from eruca.broker.services.etcd_check import NOT_YET, etcd_findings
 from eruca.broker.services.ports import HA, VIP, PortTaken, take_ports
 from eruca.broker.store import StoreLocked
 from eruca.broker.store.config import LARGEST_FILE
@@ -38,6 +39,7 @@ def fits(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:
     """What does not fit together, and folders that cannot be."""
     yield from _role(config, given)
     yield from _ports(config)
+    yield from _controller(config)
     yield from _sizes(config, given)
     yield from _ratios(config, given)
     yield from _times(config, given)
@@ -80,6 +82,14 @@ def _role(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:
     if config.broker_permission & 6 != 6:
         denied = {0: "write or read", 2: "read", 4: "write"}[config.broker_permission & 6]
         yield Finding("brokerPermission", f"{config.broker_permission} lets nobody {denied}: 6 is for both", False)
+
+
+def _controller(config: BrokerConfig) -> Iterator[Finding]:
+    if not config.enable_controller_mode:
+        return
+    yield Finding("enableControllerMode", NOT_YET, False)
+    if not config.controller_addr:
+        yield Finding("enableControllerMode", "needs an etcd: name its members in controllerAddr")
 
 
 def _ports(config: BrokerConfig) -> Iterator[Finding]:
@@ -164,6 +174,8 @@ def works_here(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding
         yield from _free_ports(config)
         yield from config.metrics.taken()
     yield from _names(config)
+    if config.enable_controller_mode and config.controller_addr:
+        yield from etcd_findings(config.controller_addr)
     yield from access_faults(config.access, config.rocketmq_home)
     try:
         read_credentials(config.rocketmq_home)

@@ -1,0 +1,50 @@
+"""Whether the etcd of ``controllerAddr`` answers, for ``mqbroker --check``: each member by itself, with a majority.
+
+Owns what is tried, and the sentences. No broker asks etcd while it runs: automatic failover is not there yet.
+Invariant: nothing is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from eruca.remoting.settings import Finding
+
+NOT_YET = "is true, and there is no automatic failover yet: this broker runs by its brokerRole, which operators change"
+_KEY = "/eruca/1/"
+
+
+def etcd_findings(addresses: str) -> Iterator[Finding]:
+    """What is wrong with the members: those that do not answer are a fault if they are all, else a warning."""
+    urls = addresses.split(";")
+    try:
+        faults = asyncio.run(_faults(urls))
+    except ImportError:
+        yield Finding("enableControllerMode", "needs h11 to ask etcd: pip install 'eruca[failover]'")
+        return
+    for url, fault in faults.items():
+        yield Finding("controllerAddr", f"names {url}, which does not answer: {fault}", len(faults) == len(urls))
+
+
+async def _faults(urls: list[str]) -> dict[str, str]:
+    """Why members do not answer, by their addresses."""
+    found = await asyncio.gather(*(_fault(url) for url in urls))
+    return {url: fault for url, fault in zip(urls, found, strict=True) if fault is not None}
+
+
+async def _fault(url: str) -> str | None:
+    from eruca.broker.coordination.etcd import Etcd
+    from eruca.broker.coordination.port import Unavailable
+
+    try:
+        etcd = Etcd([url])
+    except ValueError as fault:
+        return str(fault)
+    try:
+        await etcd.read(_KEY)
+    except Unavailable as fault:
+        return str(fault)
+    finally:
+        await etcd.close()
+    return None

@@ -1,0 +1,174 @@
+"""etcd in trouble: members killed, stopped, cut off, without a leader, by TLS, and what is no etcd."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from eruca.broker.coordination.etcd import Etcd
+from eruca.broker.coordination.port import ABSENT, Entry, Put, Unavailable
+from tests.support.certificates import Certificates
+from tests.support.etcd import EtcdCluster, cluster, needs_etcd
+from tests.support.proxy import Proxy
+
+pytestmark = [needs_etcd, pytest.mark.processes]
+
+
+@pytest.fixture
+async def members(tmp_path: Path) -> AsyncIterator[EtcdCluster]:
+    with await cluster(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+async def etcd(members: EtcdCluster) -> AsyncIterator[Etcd]:
+    etcd = Etcd(members.urls)
+    yield etcd
+    await etcd.close()
+
+
+async def answered(ask: Callable[[], Awaitable[Entry | None]], within: float = 10.0) -> float:
+    """Ask until there is an answer; the seconds that took."""
+    begun = time.monotonic()
+    while True:
+        try:
+            await ask()
+        except Unavailable:
+            assert time.monotonic() - begun < within
+        else:
+            return time.monotonic() - begun
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["killed", "stopped"])
+async def test_without_its_leader_etcd_answers_again_within_seconds_and_holds_survive(
+    members: EtcdCluster, etcd: Etcd, fault: str
+) -> None:
+    leader = await asyncio.to_thread(members.leader)
+    first = await etcd.change({"/k": ABSENT}, [Put("/k", b"1")])
+    hold = await etcd.hold(8)
+    held = await etcd.change({"/held": ABSENT}, [Put("/held", b"", hold)])
+    watch = etcd.watch("/")
+    await anext(watch)
+    members.kill(leader) if fault == "killed" else members.pause(leader)
+    try:
+        assert await answered(lambda: etcd.read("/k")) < 8
+        await etcd.renew(hold)
+        assert await etcd.read("/k") == (b"1", first) and await etcd.read("/held") == (b"", held)
+        while True:  # a change that is not answered at once may have been made
+            try:
+                found = await etcd.read("/k")
+                assert found is not None
+                if found.value == b"2" or await etcd.change({"/k": found.revision}, [Put("/k", b"2")]):
+                    break
+            except Unavailable:
+                continue
+        async with asyncio.timeout(8):
+            await anext(watch)
+    finally:
+        members.go_on(leader)
+
+
+@pytest.mark.slow
+async def test_a_member_that_is_cut_off_answers_no_read_and_renews_no_hold_for_long(
+    members: EtcdCluster, etcd: Etcd
+) -> None:
+    """It still has the data, and what it says may be old."""
+    await etcd.change({"/k": ABSENT}, [Put("/k", b"1")])
+    alone = Etcd(members.urls[:1])
+    try:
+        assert await alone.read("/k") is not None
+        members.pause(1)
+        members.pause(2)
+        with pytest.raises(Unavailable, match=r"no answer within 0\.8 s|leader|timed out"):
+            await alone.read("/k")
+        with pytest.raises(Unavailable):
+            await alone.change({}, [Put("/k", b"2")])
+        watch = alone.watch("/")
+        back = asyncio.ensure_future(anext(watch))
+        done, _ = await asyncio.wait([back], timeout=1.5)
+        assert not done, "a watch has no turn from a member without a leader"
+        members.go_on(1)
+        members.go_on(2)
+        async with asyncio.timeout(8):
+            await back
+    finally:
+        await alone.close()
+
+
+async def test_a_connection_that_carries_nothing_any_more_costs_one_attempt(members: EtcdCluster) -> None:
+    proxy = await Proxy(members.addresses[0]).start()
+    etcd = Etcd([f"http://{proxy.address}", members.urls[1]])
+    try:
+        await etcd.read("/k")
+        proxy.mute()
+        begun = time.monotonic()
+        await etcd.read("/k")
+        assert 0.7 < time.monotonic() - begun < 3
+        begun = time.monotonic()
+        await etcd.read("/k")
+        assert time.monotonic() - begun < 0.7, "the endpoint that answers is asked first from then on"
+    finally:
+        await etcd.close()
+        await proxy.stop()
+
+
+async def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
+    made = Certificates(tmp_path / "tls")
+    files = ("--cert-file", str(made.server.certificate), "--key-file", str(made.server.key))
+    asked = ("--client-cert-auth", "--trusted-ca-file", str(made.ca_file))
+    with await asyncio.to_thread(EtcdCluster, tmp_path, 1, (*files, *asked), "https") as members:
+        known = ssl.create_default_context(cafile=made.ca_file)
+        known.load_cert_chain(made.client.certificate, made.client.key)
+        etcd, stranger = Etcd(members.urls, known), Etcd(members.urls)
+        try:
+            assert await etcd.change({"/k": ABSENT}, [Put("/k", b"1")]) is not None
+            assert await etcd.read("/k") is not None
+            with pytest.raises(Unavailable, match="certificate"):
+                await stranger.read("/k")
+        finally:
+            await etcd.close()
+            await stranger.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\nnot found", "is this etcd, 3.4 or newer"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", "its answer cannot be read"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{}", "no whole answer came"),
+        (b"220 smtp.example ready\r\n", "no whole answer came"),
+        (b"", "it closed the connection|no whole answer came"),
+    ],
+)
+async def test_what_is_no_etcd_is_said(answer: bytes, says: str) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"}")
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        etcd = Etcd([f"http://127.0.0.1:{port}"])
+        with pytest.raises(Unavailable, match=says):
+            await etcd.read("/k")
+        await etcd.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["10.0.0.1:2379", "ftp://h:1", "http://h", "http://:2379", "http://h:2379/v3", "http://h:x"]
+)
+def test_an_endpoint_that_is_none_is_said(url: str) -> None:
+    with pytest.raises(ValueError, match="is no address of an etcd member: write http://host:2379"):
+        Etcd([url])
+
+
+def test_etcd_needs_an_endpoint() -> None:
+    with pytest.raises(ValueError, match="name at least one"):
+        Etcd([])

@@ -1,0 +1,92 @@
+"""Real etcd members as processes, from Debian's ``etcd-server``; where it is missing, tests are skipped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+from tests.support.ports import free_port
+from tests.support.processes import Process
+
+needs_etcd = pytest.mark.skipif(shutil.which("etcd") is None, reason="needs etcd: apt install etcd-server")
+QUICK = ("--heartbeat-interval", "50", "--election-timeout", "250")
+
+
+class EtcdCluster:
+    """Members on this machine; they serve when the constructor returns."""
+
+    def __init__(self, folder: Path, count: int = 3, more: Sequence[str] = (), scheme: str = "http") -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.addresses = [f"127.0.0.1:{free_port()}" for _ in range(count)]
+        peers = [f"http://127.0.0.1:{free_port()}" for _ in range(count)]
+        group = ",".join(f"m{number}={peer}" for number, peer in enumerate(peers))
+        self._folder = folder
+        self._scheme = scheme
+        self._commands = [
+            [
+                *("etcd", "--name", f"m{number}", "--data-dir", str(folder / f"m{number}"), *QUICK, *more),
+                *("--listen-client-urls", f"{scheme}://{self.addresses[number]}"),
+                *("--advertise-client-urls", f"{scheme}://{self.addresses[number]}"),
+                *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", group),
+            ]
+            for number, peer in enumerate(peers)
+        ]
+        self.members = [self._run(number) for number in range(count)]
+        for member in self.members:
+            member.wait_for_line("ready to serve client requests")
+
+    def _run(self, number: int) -> Process:
+        return Process(self._commands[number], self._folder / f"m{number}.out", env={"ETCD_LOG_LEVEL": "info"})
+
+    @property
+    def urls(self) -> list[str]:
+        return [f"{self._scheme}://{address}" for address in self.addresses]
+
+    def leader(self) -> int:
+        """The number of the member that leads."""
+        found = [self._status(number) for number in range(len(self.members)) if self.members[number].running]
+        return next(number for number, member, leader in found if member == leader)
+
+    def _status(self, number: int) -> tuple[int, str, str]:
+        ask = urllib.request.Request(f"http://{self.addresses[number]}/v3/maintenance/status", data=b"{}")
+        with urllib.request.urlopen(ask, timeout=5) as answer:
+            status = json.load(answer)
+        return number, status["header"]["member_id"], status["leader"]
+
+    def kill(self, number: int) -> None:
+        self.members[number].kill()
+
+    def start(self, number: int) -> None:
+        """A member that was killed, again."""
+        self.members[number] = self._run(number)
+
+    def pause(self, number: int) -> None:
+        self.members[number].signal(signal.SIGSTOP)
+
+    def go_on(self, number: int) -> None:
+        self.members[number].signal(signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for member in self.members:
+            if member.running:
+                member.kill()
+            member.close_pipes()
+
+
+async def cluster(folder: Path, count: int = 3) -> EtcdCluster:
+    """As the constructor, while the loop runs on."""
+    return await asyncio.to_thread(EtcdCluster, folder, count)
