@@ -53,7 +53,7 @@ OPTIONS = {
     "skipAccumulatedMessage": "g! t! f",
     "cloneGroupOffset": "s! d! t! o",
     "statsAll": "a+ t",
-    "queryMsgById": "i! g d s u",
+    "queryMsgById": "i! t c g d s u",
     "queryMsgByKey": "t! k!",
     "queryMsgByUniqueKey": "i! t! a+ g d",
     "queryMsgByOffset": "t! b! i! o!",

@@ -41,7 +41,7 @@ async def test_a_group_is_created_shown_and_deleted(lab: Lab) -> None:
     assert one.out == f"delete subscription group [G] from broker [{lab.broker}] success.\n"
     gone = await lab.mqadmin("getConsumerConfig", "-g", "G")
     assert (gone.status, gone.err) == (
-        1,
+        4,
         "mqadmin getConsumerConfig: no broker has settings of the consumer group G\n",
     )
 
@@ -80,9 +80,24 @@ async def test_a_group_without_members_or_without_trace(lab: Lab) -> None:
         f"mqadmin consumerConnection: the consumer group[G] not online (code 206 from {lab.broker})\n",
     )
     unknown = await lab.mqadmin("consumerConnection", "-g", "H")
-    assert (unknown.status, "no broker knows the consumer group H" in unknown.err) == (1, True)
+    assert (unknown.status, "no broker knows the consumer group H" in unknown.err) == (4, True)
     nothing = await lab.mqadmin("consumerProgress", "-g", "G")
     assert (nothing.status, "group G has no offset of any queue" in nothing.err) == (4, True)
+    await lab.done("updateSubGroup", "-b", lab.broker, "-g", "payments")
+    for command in ("consumerConnection", "consumerProgress", "consumerStatus"):
+        young = await lab.mqadmin(command, "-g", "payments")
+        assert young.status == 4
+        assert "the group payments exists at broker-a, but no member of it has ever connected" in young.err
+        mistyped = await lab.mqadmin(command, "-g", "payment")
+        assert (mistyped.status, "did you mean payments?" in mistyped.err) == (4, True)
+
+
+async def test_a_group_that_was_deleted_while_its_members_go_on(lab: Lab) -> None:
+    await lab.topic("T")
+    await lab.member("G", "T")
+    await lab.mqadmin("deleteSubGroup", "-c", "DefaultCluster", "-g", "G", "--yes")
+    done = await lab.mqadmin("consumerProgress", "-g", "G")
+    assert "the group G was deleted while its members go on: 10.0.0.1@c; stop them, or create it again" in done.err
 
 
 async def test_progress_of_a_group(lab: Lab) -> None:
@@ -123,6 +138,11 @@ async def test_what_members_are_doing(lab: Lab, tmp_path: Path, monkeypatch: pyt
     index, client, version, file = every.rows[1]
     assert (index, client, version) == ("1", "10.0.0.1@c", "V4_9_7")
     assert every.out.endswith("\n\nSame subscription in the same group of consumer\n\nRebalance OK\n")
+    await lab.topic("U")
+    await lab.member("G", "T", "U", answering=running)
+    failed = await lab.mqadmin("consumerStatus", "-g", "G")
+    assert failed.out.endswith("\n\nSame subscription in the same group of consumer\n\nRebalance Failed\n")
+    assert "queue 0 of U at broker-a has no member\n" in failed.err
     one = await lab.done("consumerStatus", "-g", "G", "-i", "10.0.0.1@c")
     assert content(file) == one.out
     assert one.out.startswith("#Consumer Properties#\nPROP_CONSUME_TYPE")

@@ -144,6 +144,12 @@ async def test_what_is_not_found_is_said(lab: Lab) -> None:
         assert (done.status, done.out, words in done.err) == (status, "", True), done
 
 
+async def message_id(lab: Lab) -> str:
+    """The producer's id of the first message of topic T."""
+    first = await lab.done("consumeMessage", "-t", "T", "-b", "broker-a", "-i", "0", "-o", "0", "-c", "1")
+    return first.out.split("UNIQ_KEY=")[1].split(",")[0].split("}")[0]
+
+
 async def test_who_consumed_a_message(lab: Lab) -> None:
     await lab.topic("T")
     await lab.send("T", "a", "b", tags="TagA")
@@ -156,11 +162,31 @@ async def test_who_consumed_a_message(lab: Lab) -> None:
         await lab.commit(group, "T", offset)
     tracks = (await lab.done("queryMsgById", "-i", stored)).out.splitlines()[-3:]
     assert sorted(tracks) == [
-        "MessageTrack [consumerGroup=ahead, trackType=CONSUMED, exceptionDesc=null]",
+        "MessageTrack [consumerGroup=ahead, trackType=PASSED, exceptionDesc=null]",
         "MessageTrack [consumerGroup=behind, trackType=NOT_CONSUME_YET, exceptionDesc=null]",
         "MessageTrack [consumerGroup=gone, trackType=NOT_ONLINE, "
         "exceptionDesc=CODE:206 DESC:the consumer group[gone] not online]",
     ]
+    consumed = "\x01".join(
+        ["SubAfter", "R", await message_id(lab), "7", "true", "k", "0", "1577836801000", "ahead", ""]
+    )
+    await lab.done("sendMessage", "-t", "RMQ_SYS_TRACE_TOPIC", "-p", consumed, "-k", await message_id(lab))
+    traced = (await lab.done("queryMsgById", "-i", stored)).out
+    assert "[consumerGroup=ahead, trackType=CONSUMED, exceptionDesc=null]" in traced
+
+
+async def test_either_id_finds_a_message(lab: Lab) -> None:
+    """The id that sendMessage prints is the producer's; the broker's has a port that somebody listens at."""
+    await lab.topic("T")
+    (sent,) = await lab.send("T", "a")
+    by_broker = (await lab.done("queryMsgById", "-i", await offset_id(lab, "T"))).out.splitlines()[1:]
+    for where in (("-t", "T"), ("-c", "DefaultCluster")):
+        assert (await lab.done("queryMsgById", "-i", sent, *where)).out.splitlines()[1:] == by_broker
+    alone = await lab.mqadmin("queryMsgById", "-i", sent)
+    assert alone.status == 1
+    assert "if it is the producer's id, give the topic with -t, or the cluster with -c" in alone.err
+    unknown = await lab.mqadmin("queryMsgById", "-i", sent[:-2] + "FF", "-t", "T")
+    assert (unknown.status, "no message of T has the id" in unknown.err) == (4, True)
 
 
 async def test_a_member_consumes_a_message_directly(lab: Lab) -> None:

@@ -344,6 +344,19 @@ async def test_a_time_is_the_first_message_at_or_after_it(lab: Lab) -> None:
         assert await lab.committed("G", "T") == {0: number + 1}
 
 
+async def test_a_time_is_that_also_for_members(lab: Lab, member: Member) -> None:
+    """The broker alone would move them to the message nearest to the time, which is older."""
+    await asyncio.sleep(0.5)
+    before = time.time_ns() // 1_000_000 - 400
+    await lab.send("T", "d", queue=1)
+    await member.has(4)
+    member.bodies.clear()
+    done = await reset(lab, "resetOffset", "-g", "G", "-t", "T", "--to", str(before))
+    assert ["broker-a", "1", "3"] in done.rows
+    await member.has(1)
+    assert member.bodies == ["d"]
+
+
 async def test_one_queue_of_an_online_group_is_moved(lab: Lab, member: Member) -> None:
     await lab.send("T", "x", queue=0)
     await member.has(4)

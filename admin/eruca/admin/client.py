@@ -13,15 +13,24 @@ import ssl
 from collections.abc import Sequence
 from typing import TypeVar
 
-from eruca.admin.errors import AdminError, BadValue, NoAnswer, PeerRefused, TimedOut
+from eruca.admin.errors import AdminError, BadValue, NoAnswer, PeerRefused, TimedOut, UnknownGroup
+from eruca.admin.text import nearest
 from eruca.protocol import api
 from eruca.protocol.api import Endpoint
-from eruca.protocol.bodies import BrokerData, ClusterInfo, KVTable, TopicList, TopicRouteData
+from eruca.protocol.bodies import (
+    BrokerData,
+    ClusterInfo,
+    ConsumerConnection,
+    KVTable,
+    SubscriptionGroupWrapper,
+    TopicList,
+    TopicRouteData,
+)
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Header
-from eruca.protocol.headers import routes
-from eruca.protocol.names import retry_topic
+from eruca.protocol.headers import clients, routes
+from eruca.protocol.names import is_retry_topic, retry_topic
 from eruca.protocol.signature import Credentials
 from eruca.remoting.calls import Answer
 from eruca.remoting.channels import Channels
@@ -158,8 +167,14 @@ class Admin:
     # ------------------------------------------------------------------ routes
 
     async def route(self, topic: str) -> TopicRouteData:
-        """The route of a topic. Raises PeerRefused(17) for a topic without a route."""
-        answer = await self.call_nameserver(api.GET_ROUTEINFO_BY_TOPIC, routes.RouteOf(topic=topic))
+        """The route of a topic. Raises PeerRefused(17) for a topic without a route, with names that are like it."""
+        try:
+            answer = await self.call_nameserver(api.GET_ROUTEINFO_BY_TOPIC, routes.RouteOf(topic=topic))
+        except PeerRefused as refused:
+            if refused.code != ResponseCode.TOPIC_NOT_EXIST or is_retry_topic(topic):
+                raise
+            like = nearest(topic, [each for each in await self.all_topics() if not is_retry_topic(each)])
+            raise PeerRefused(refused.code, f"{_first_line(refused.remark)}{like}", refused.address) from None
         return TopicRouteData.decode(answer.body)
 
     async def brokers_of(self, topic: str) -> list[tuple[str, str]]:
@@ -167,15 +182,54 @@ class Admin:
         return broker_addresses(await self.route(topic))
 
     async def brokers_of_group(self, group: str) -> list[tuple[str, str]]:
-        """The brokers that know a consumer group, by the route of its retry topic."""
+        """The brokers that know a consumer group, by the route of its retry topic. Raises as ``route_of_group``."""
+        return broker_addresses(await self.route_of_group(group))
+
+    async def route_of_group(self, group: str) -> TopicRouteData:
+        """The route of a group's retry topic. Raises UnknownGroup with what is true of a group that has none."""
         try:
-            return await self.brokers_of(retry_topic(group))
+            return await self.route(retry_topic(group))
         except PeerRefused as refused:
-            if refused.code != 17:
+            if refused.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
-            raise PeerRefused(
-                17, f"{_first_line(refused.remark)}: no broker knows the consumer group {group}", refused.address
-            ) from None
+            what = await self._without_route(group)
+            raise UnknownGroup(17, f"{_first_line(refused.remark)}: {what}", refused.address) from None
+
+    async def _without_route(self, group: str) -> str:
+        """Why a group has no retry topic: it is new, it was deleted, or there is none of this name (201, 203)."""
+        brokers = {
+            name: address
+            for name, broker in (await self.clusters()).broker_addr_table.items()
+            if (address := some_address(broker)) is not None
+        }
+        found = await asyncio.gather(*(self._group_at(address, group) for address in brokers.values()))
+        groups = {name: known for name, (known, _) in zip(brokers, found, strict=True)}
+        members = sorted({each for _, online in found for each in online})
+        having = sorted(name for name, known in groups.items() if group in known)
+        if having and not members:
+            return f"the group {group} exists at {', '.join(having)}, but no member of it has ever connected"
+        if members:
+            return (
+                f"the group {group} was deleted while its members go on: {', '.join(members)}; stop them, or create it "
+                "again with updateSubGroup"
+            )
+        return f"no broker knows the consumer group {group}{nearest(group, sorted(set().union(*groups.values())))}"
+
+    async def _group_at(self, address: str, group: str) -> tuple[set[str], list[str]]:
+        """The names of all groups of a broker, and the members that it knows of one; nothing if it is silent."""
+        try:
+            answer = await self.call(address, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+            known = set(SubscriptionGroupWrapper.decode(answer.body).subscription_group_table)
+        except (AdminError, ProtocolError):
+            return set(), []
+        try:
+            members = await self.call(
+                address, api.GET_CONSUMER_CONNECTION_LIST, clients.OfConsumerGroup(consumer_group=group)
+            )
+            online = [each.client_id for each in ConsumerConnection.decode(members.body).connection_set]
+        except (AdminError, ProtocolError):
+            online = []
+        return known, online
 
     async def all_topics(self) -> list[str]:
         """The names of all topics."""

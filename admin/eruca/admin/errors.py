@@ -54,6 +54,12 @@ class PeerRefused(AdminError):
         super().__init__(f"{first} (code {code} from {address})")
 
 
+class UnknownGroup(PeerRefused):
+    """There is no consumer group of this name, or none that has ever had a member."""
+
+    status = Status.NOT_FOUND
+
+
 class NoAnswer(AdminError):
     """A broker or nameserver is not reachable or did not answer in time."""
 

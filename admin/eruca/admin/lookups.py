@@ -18,23 +18,27 @@ from eruca.protocol import api
 from eruca.protocol.bodies import (
     PERM_READ,
     BrokerStatsData,
+    Connection,
     ConsumerConnection,
     ConsumerRunningInfo,
     ConsumeStats,
     GroupList,
     TopicConfig,
+    TopicList,
     TopicOffset,
     TopicRouteData,
     TopicStatsTable,
 )
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError
-from eruca.protocol.headers import clients, offsets, topics
-from eruca.protocol.names import retry_topic
+from eruca.protocol.headers import clients, offsets, routes, topics
+from eruca.protocol.names import is_dead_letter_topic, is_retry_topic, is_system_topic, retry_topic
 from eruca.protocol.queues import MessageQueue
 
 END = -1
 """The timestamp that means the end of a queue."""
+MEMBER_WITHIN = 5.0
+"""Seconds that a member has to tell its state."""
 T = TypeVar("T")
 
 
@@ -131,29 +135,108 @@ def broker_address(addresses: dict[str, str], topic: str, name: str) -> str:
     return addresses[name]
 
 
+async def topics_in(admin: Admin, cluster: str) -> list[str]:
+    """The topics of a cluster that users made (224). Raises AdminError for an unknown cluster."""
+    await admin.brokers_in(cluster)
+    answer = await admin.call_nameserver(api.GET_TOPICS_BY_CLUSTER, routes.OfCluster(cluster=cluster))
+    names = TopicList.decode(answer.body).topic_list
+    return [each for each in names if not (is_system_topic(each) or is_retry_topic(each) or is_dead_letter_topic(each))]
+
+
 # ------------------------------------------------------------------ groups
 
 
-async def members_of(admin: Admin, group: str, address: str | None = None) -> ConsumerConnection:
-    """The members of a consumer group, from one broker that knows it. Raises PeerRefused(206) for none."""
-    if address is None:
-        _, address = (await admin.brokers_of_group(group))[0]
+@dataclass(frozen=True, slots=True)
+class Online:
+    """The members of a group, an address of a broker that knows each, and the errors of brokers without an answer."""
+
+    connection: ConsumerConnection
+    at: dict[str, str]
+    """By client id."""
+    errors: dict[str, AdminError]
+
+
+async def online(admin: Admin, group: str, address: str | None = None) -> Online:
+    """The members of a consumer group at one broker, or at all that know it, side by side.
+
+    A broker that has just restarted knows none of them yet, so that one broker's word is not enough. Raises
+    PeerRefused(206) if all say that none is online, and NoAnswer if nobody knows one and a broker does not answer.
+    """
+    brokers = [(address, address)] if address is not None else await admin.brokers_of_group(group)
+    asked = await ask_each({name: _members_at(admin, at, group) for name, at in brokers})
+    addresses = dict(brokers)
+    members: dict[str, Connection] = {}
+    at: dict[str, str] = {}
+    described: ConsumerConnection | None = None
+    for name, found in asked.answers.items():
+        if found is not None:
+            described = described or found
+            members |= {member.client_id: member for member in found.connection_set}
+            at |= {member.client_id: addresses[name] for member in found.connection_set}
+    if described is None:
+        asked.strict()
+        raise PeerRefused(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online", brokers[0][1])
+    described.connection_set = list(members.values())
+    return Online(described, at, asked.errors)
+
+
+async def online_somewhere(admin: Admin, group: str) -> Online:
+    """The members, from the first broker that knows any; the others are not waited for. Raises as ``online``."""
+    brokers = await admin.brokers_of_group(group)
+    asks = {asyncio.create_task(online(admin, group, address)) for _, address in brokers}
+    left = asks
+    try:
+        while True:
+            done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+            known = [task for task in done if task.exception() is None]
+            if known or not left:
+                return (known or list(done))[0].result()
+    finally:
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*asks, return_exceptions=True)
+
+
+async def _members_at(admin: Admin, address: str, group: str) -> ConsumerConnection | None:
     request = clients.OfConsumerGroup(consumer_group=group)
-    answer = await admin.call(address, api.GET_CONSUMER_CONNECTION_LIST, request)
+    try:
+        answer = await admin.call(address, api.GET_CONSUMER_CONNECTION_LIST, request)
+    except PeerRefused as refused:
+        if refused.code != ResponseCode.CONSUMER_NOT_ONLINE:
+            raise
+        return None
     found = ConsumerConnection.decode(answer.body)
-    if not found.connection_set:
-        raise PeerRefused(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online", address)
-    return found
+    return found if found.connection_set else None
+
+
+async def members_of(admin: Admin, group: str, address: str | None = None) -> ConsumerConnection:
+    """The members of a consumer group, from one broker or all. Raises PeerRefused(206) for none."""
+    return (await online(admin, group, address)).connection
 
 
 async def running_info(
-    admin: Admin, group: str, client_id: str, jstack: bool, within: float = HEAVY
+    admin: Admin, group: str, client_id: str, jstack: bool, *, at: str | None = None, within: float = MEMBER_WITHIN
 ) -> ConsumerRunningInfo:
-    """The state of one member, which its broker requests from it (307), ``within`` seconds."""
-    _, address = (await admin.brokers_of_group(group))[0]
+    """The state of one member, which a broker requests from it (307): the one ``at`` this address, or any."""
+    if at is None:
+        try:
+            at = (await online(admin, group)).at.get(client_id)
+        except PeerRefused:
+            at = None
+    if at is None:
+        _, at = (await admin.brokers_of_group(group))[0]
     request = clients.ConsumerRunningInfoOf(consumer_group=group, client_id=client_id, jstack_enable=jstack)
-    answer = await admin.call(address, api.GET_CONSUMER_RUNNING_INFO, request, timeout=within)
+    answer = await admin.call(at, api.GET_CONSUMER_RUNNING_INFO, request, timeout=within)
     return ConsumerRunningInfo.decode(answer.body)
+
+
+async def running_infos(
+    admin: Admin, group: str, members: Online, *, jstack: bool = False
+) -> Asked[ConsumerRunningInfo]:
+    """The states of all members, asked side by side; one that hangs holds up nobody for more than MEMBER_WITHIN."""
+    return await ask_each(
+        {each: running_info(admin, group, each, jstack, at=at) for each, at in sorted(members.at.items())}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,19 +252,20 @@ class Progress:
 
 
 async def progress(admin: Admin, group: str, topic: str | None = None) -> Progress:
-    """The progress of a group at all brokers of its retry topic and of the topics that it has offsets in.
+    """The progress of a group at all brokers of its retry topic, and of the topics that it consumes or has offsets in.
 
     Raises AdminError if no broker answered, or if the group has no offset anywhere.
     """
-    asked = await ask_each(
-        {name: consume_stats_at(admin, at, group, topic) for name, at in await admin.brokers_of_group(group)}
-    )
-    topics_seen = {queue.topic for stats in asked.answers.values() for queue in stats.offset_table}
-    routes = await ask_each({each: admin.brokers_of(each) for each in topics_seen - {retry_topic(group)}})
-    known = {*asked.answers, *asked.errors}
-    others = {name: at for brokers in routes.answers.values() for name, at in brokers if name not in known}
-    more = await ask_each({name: consume_stats_at(admin, at, group, topic) for name, at in others.items()})
-    answers, errors = {**asked.answers, **more.answers}, {**asked.errors, **more.errors}
+    route = await admin.route_of_group(group)
+    asked, subscribed = await asyncio.gather(_consume_stats(admin, route, group, topic), _subscribed(admin, group))
+    topics_seen = {queue.topic for stats in asked.answers.values() for queue in stats.offset_table} | subscribed
+    routes = await ask_each({each: admin.route(each) for each in topics_seen - {retry_topic(group)}})
+    answers, errors = dict(asked.answers), dict(asked.errors)
+    for each in routes.answers.values():
+        each.broker_datas = [data for data in each.broker_datas if data.broker_name not in {*answers, *errors}]
+        more = await _consume_stats(admin, each, group, topic)
+        answers |= more.answers
+        errors |= more.errors
     if not answers:
         raise next(iter(errors.values()))
     result = ConsumeStats()
@@ -194,6 +278,25 @@ async def progress(admin: Admin, group: str, topic: str | None = None) -> Progre
             "maybe it has not consumed a message yet"
         )
     return Progress(result, errors)
+
+
+async def _subscribed(admin: Admin, group: str) -> set[str]:
+    """The topics that the members subscribe, as far as a broker says."""
+    try:
+        return set((await online(admin, group)).connection.subscription_table)
+    except AdminError:
+        return set()
+
+
+async def _consume_stats(admin: Admin, route: TopicRouteData, group: str, topic: str | None) -> Asked[ConsumeStats]:
+    """What the brokers of a route say; a slave without the group's offsets, whose master is away, has not answered."""
+    asked = await ask_each({name: consume_stats_at(admin, at, group, topic) for name, at in broker_addresses(route)})
+    for broker in route.broker_datas:
+        name = broker.broker_name
+        if not broker.master() and name in asked.answers and not asked.answers[name].offset_table:
+            del asked.answers[name]
+            asked.errors[name] = AdminError("its master is away, and its slave has no offset of the group")
+    return asked
 
 
 async def consume_stats(admin: Admin, group: str, topic: str | None = None) -> ConsumeStats:

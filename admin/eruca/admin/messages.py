@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from eruca.admin.client import HEAVY, Admin, some_address
-from eruca.admin.errors import AdminError, PeerRefused
+from eruca.admin.errors import AdminError, NoAnswer, PeerRefused
 from eruca.admin.lookups import Asked, ask_each
 from eruca.protocol import api
 from eruca.protocol.bodies import PERM_WRITE, TopicRouteData
@@ -216,12 +216,15 @@ def message_id(record: Record) -> str:
 
 
 async def view(admin: Admin, offset_id: str) -> Record:
-    """The message with an offset message id, from the broker in that id. Raises AdminError."""
+    """The message with an offset message id, from the broker in that id. Raises NoAnswer if no broker is there."""
     try:
         host, offset = parse_offset_message_id(offset_id)
         address = host_text(host)
     except ProtocolError as error:
         raise AdminError(str(error)) from None
+    port = address.rpartition(":")[2]
+    if not 0 < int(port) < 65536:
+        raise NoAnswer(f"it has no port of a broker, but {port}")
     answer = await admin.call(address, api.VIEW_MESSAGE_BY_ID, pulling.ViewMessage(offset=offset))
     return decode_record(answer.body)
 

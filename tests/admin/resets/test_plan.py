@@ -114,6 +114,17 @@ def test_offsets_that_no_time_has_need_a_broker_that_knows_single_queues() -> No
     assert ways(planned(survey(broker("a", kind=Kind.APACHE_4)), 2, None)) == {"a": Way.STORED}
 
 
+def test_the_first_message_after_a_time_is_asked_for_queue_by_queue() -> None:
+    """A broker finds the message nearest to a time, which may be older; one of 4.9 cannot be asked otherwise."""
+    for kind, way in ((Kind.ERUCA, Way.PUSHED_EACH), (Kind.APACHE_5, Way.PUSHED_EACH), (Kind.APACHE_4, Way.PUSHED)):
+        seen = survey(broker("a", group=members("m"), kind=kind))
+        plan = decide(seen, {each.queue: 2 for each in seen.queues}, 7, Options(), is_near=True)
+        assert ways(plan) == {"a": way}
+        assert ("the message nearest to the time: it may be one that is older" in str(plan.remarks)) is (
+            kind is Kind.APACHE_4
+        )
+
+
 def test_without_force_what_would_go_forward_is_left_alone() -> None:
     back = Options(force=False)
     seen = survey(broker("a", (8, 8), group=members("m")), broker("b", (1, 1), group=members("m")))

@@ -4,24 +4,43 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import partial
+from typing import TypeVar
 
 from eruca.admin.command import BROKER, CLUSTER, Job, Shown, command, either
-from eruca.admin.errors import AdminError
+from eruca.admin.errors import AdminError, PeerRefused
 from eruca.admin.posix import Option
 from eruca.admin.results.access import AccessFile, Account, account_of
 from eruca.admin.results.acts import Act
 from eruca.admin.results.answer import Moment
 from eruca.admin.text import seconds_text, shown
 from eruca.protocol import api
+from eruca.protocol.api import Endpoint
 from eruca.protocol.bodies import AclConfig, DataVersion, PlainAccessConfig, decode_file_versions
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.header import Header
 from eruca.protocol.headers import access
+from eruca.remoting.calls import Answer
 
+A = TypeVar("A", bound=Header)
+R = TypeVar("R", bound=Header)
 ACCESS_KEY = Option("a", "accessKey", "the account", required=True)
 
 
 async def _targets(job: Job) -> list[str]:
     address = job.maybe("b")
     return [address] if address is not None else await job.admin.addresses(job.text("c"))
+
+
+async def _call(job: Job, address: str, endpoint: Endpoint[A, R], header: A | None = None) -> Answer[R]:
+    """A request about access. Raises AdminError that says so, where a broker has no access control."""
+    try:
+        return await job.admin.call(address, endpoint, header)
+    except PeerRefused as refused:
+        if refused.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise
+        raise AdminError(
+            f"{address}: this broker has no access control (aclEnable), or does not take this request"
+        ) from None
 
 
 @command(
@@ -54,7 +73,7 @@ async def update_account(job: Job) -> AsyncIterator[Shown]:
     if not request.access_key or not request.secret_key:
         raise AdminError("an account needs a name (-a) and a secret (-s)")
     for address in await _targets(job):
-        await job.admin.call(address, api.UPDATE_AND_CREATE_ACL_CONFIG, request)
+        await _call(job, address, api.UPDATE_AND_CREATE_ACL_CONFIG, request)
         act = Act(action="put", kind="account", name=request.access_key, place=address)
         yield Shown(act, partial(job.line, f"create or update plain access config to {address} success."))
 
@@ -71,7 +90,7 @@ async def delete_account(job: Job) -> AsyncIterator[Shown]:
     """51 at the brokers."""
     for address in await _targets(job):
         request = access.DeleteAccessConfig(access_key=job.text("a"))
-        await job.admin.call(address, api.DELETE_ACL_CONFIG, request)
+        await _call(job, address, api.DELETE_ACL_CONFIG, request)
         act = Act(action="delete", kind="account", name=job.text("a"), place=address)
         yield Shown(act, partial(job.line, f"delete plain access config account from {address} success."))
     yield Shown(None, partial(job.write, f"account's accesskey is:{job.text('a')}"))
@@ -89,7 +108,7 @@ async def update_white_list(job: Job) -> AsyncIterator[Shown]:
     """53 at the brokers."""
     request = access.UpdateGlobalWhiteAddrs(global_white_addrs=job.text("g"), acl_file_full_path=job.maybe("p"))
     for address in await _targets(job):
-        await job.admin.call(address, api.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, request)
+        await _call(job, address, api.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, request)
         act = Act(action="put", kind="white addresses", name=job.text("g"), place=address)
         yield Shown(act, partial(job.line, f"update global white remote addresses to {address} success."))
 
@@ -112,7 +131,7 @@ async def show_versions(job: Job) -> AsyncIterator[Shown]:
         titles = (*titles, "#AclFilePath", "#AclConfigVersionNum", "#AclLastUpdateTime")
         yield Shown(None, partial(job.row, _VERSIONS, *titles))
     for each in [address] if address is not None else await job.admin.masters(job.text("c")):
-        header = (await job.admin.call(each, api.GET_BROKER_CLUSTER_ACL_INFO)).header
+        header = (await _call(job, each, api.GET_BROKER_CLUSTER_ACL_INFO)).header
         files = decode_file_versions(header.all_acl_file_version) if header.all_acl_file_version else {}
         for path, version in (files or {"": DataVersion.decode(header.version.encode())}).items():
             row = (header.cluster_name, header.broker_name, header.broker_addr, path, version.counter)
@@ -153,7 +172,7 @@ async def show_accounts(job: Job) -> AsyncIterator[Shown]:
     """54 at one broker, or at the masters of a cluster."""
     address = job.maybe("b")
     for each in [address] if address is not None else await job.admin.masters(job.text("c")):
-        config = AclConfig.decode((await job.admin.call(each, api.GET_BROKER_CLUSTER_ACL_CONFIG)).body)
+        config = AclConfig.decode((await _call(job, each, api.GET_BROKER_CLUSTER_ACL_CONFIG)).body)
         yield Shown(None, partial(_print_white_list, job, config.global_white_addrs))
         for account in config.plain_access_configs:
             shown_account = account_of(each, config.global_white_addrs, account)

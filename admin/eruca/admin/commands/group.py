@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from eruca.admin.client import Admin
 from eruca.admin.command import (
     BROKER,
     CHANGE,
@@ -22,23 +23,23 @@ from eruca.admin.command import (
     first_of,
 )
 from eruca.admin.commands.topic import drop_topic
-from eruca.admin.errors import AdminError, Status
-from eruca.admin.lookups import ask_each, members_of, running_info
+from eruca.admin.errors import PeerRefused, Status
+from eruca.admin.lookups import ask_each, online, readable_queues, running_info, running_infos
 from eruca.admin.posix import Option
 from eruca.admin.results import groups as found
 from eruca.admin.results.acts import Act, settings_of
-from eruca.admin.results.member_states import MemberState, member_state
+from eruca.admin.results.member_states import MemberState, badly_shared, member_state
 from eruca.admin.results.monitor import same_subscription
 from eruca.admin.results.users import users_of_group
 from eruca.admin.text import columns, digits_text, shown
 from eruca.protocol import api
 from eruca.protocol.bodies import (
+    ConsumerConnection,
     ConsumerRunningInfo,
     ProcessQueueInfo,
     SubscriptionGroupConfig,
 )
 from eruca.protocol.codes import version_name
-from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers import topics
 from eruca.protocol.names import dead_letter_topic, retry_topic
 
@@ -224,38 +225,55 @@ async def producer_connection(job: Job) -> Shown:
     results=(MemberState,),
 )
 async def consumer_status(job: Job) -> AsyncIterator[Shown]:
-    """203 and 307."""
+    """203 at each broker; 307 of each member, side by side."""
     group, jstack = job.text("g"), job.has("s")
-    members = await members_of(job.admin, group, job.maybe("b"))
+    members = await online(job.admin, group, job.maybe("b"))
     if job.has("i"):
-        info = await running_info(job.admin, group, job.text("i"), jstack)
+        at = members.at.get(job.text("i"))
+        info = await running_info(job.admin, group, job.text("i"), jstack, at=at)
         yield Shown(member_state(job.text("i"), info), partial(job.write, running_text(info)))
         return
     titles = ("#Index", "#ClientId", "#Version", "#ConsumerRunningInfoFile")
     yield Shown(None, partial(job.row, "%-10s %-40s %-20s %s", *titles))
     now = time.time_ns() // 1_000_000
-    states: dict[str, ConsumerRunningInfo] = {}
-    for member in sorted(members.connection_set, key=lambda each: each.client_id):
-        try:
-            info = await running_info(job.admin, group, member.client_id, jstack)
-        except (AdminError, ProtocolError) as error:
-            job.report(f"mqadmin consumerStatus: {member.client_id}: {error}")
-            continue
-        states[member.client_id] = info
-        path = Path(str(now)) / member.client_id.replace("/", "_")
+    asked = await running_infos(job.admin, group, members, jstack=jstack)
+    versions = {each.client_id: version_name(each.version) for each in members.connection.connection_set}
+    for number, (member, info) in enumerate(sorted(asked.answers.items()), 1):
+        path = Path(str(now)) / member.replace("/", "_")
         path.parent.mkdir(exist_ok=True)
         path.write_text(running_text(info))
-        row = (len(states), member.client_id, version_name(member.version), path)
-        state = member_state(member.client_id, info, file=str(path))
-        yield Shown(state, partial(job.row, "%-10d %-40s %-20s %s", *row))
-    if states:
-        yield Shown(None, partial(job.write, _verdict(states, now)))
+        state = member_state(member, info, file=str(path))
+        yield Shown(state, partial(job.row, "%-10d %-40s %-20s %s", number, member, versions[member], path))
+    job.missing(members.errors, "members that only it knows are missing")
+    job.missing(asked.errors, "its state is missing, and whether each queue has its member is not known")
+    if asked.answers:
+        complete = not (members.errors or asked.errors)
+        wrong = await _sharing(job.admin, members.connection, asked.answers) if complete else None
+        yield Shown(None, partial(_print_verdict, job, same_subscription(asked.answers, now), wrong))
 
 
-def _verdict(found: dict[str, ConsumerRunningInfo], now: int) -> str:
-    if same_subscription(found, now):
-        return "\n\nSame subscription in the same group of consumer\n\nRebalance OK\n"
-    return "\n\nWARN: Different subscription in the same group of consumer!!!"
+async def _sharing(
+    admin: Admin, members: ConsumerConnection, infos: dict[str, ConsumerRunningInfo]
+) -> list[str] | None:
+    """What is wrong with the members' queues; None where they do not share queues, or routes are not known."""
+    if members.consume_type != "CONSUME_PASSIVELY" or members.message_model != "CLUSTERING":
+        return None
+    asked = await ask_each({topic: admin.route(topic) for topic in members.subscription_table})
+    if any(not isinstance(error, PeerRefused) for error in asked.errors.values()):
+        return None
+    queues = [queue for topic, route in asked.answers.items() for queue in readable_queues(topic, route)]
+    return badly_shared(queues, infos)
+
+
+def _print_verdict(job: Job, same: bool, wrong: list[str] | None) -> None:
+    if not same:
+        job.write("\n\nWARN: Different subscription in the same group of consumer!!!")
+        return
+    job.write("\n\nSame subscription in the same group of consumer\n")
+    if wrong is not None:
+        job.write(f"\nRebalance {'Failed' if wrong else 'OK'}\n")
+        for each in wrong:
+            job.say(each)
 
 
 def running_text(info: ConsumerRunningInfo) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from eruca.admin.client import HEAVY
 from eruca.admin.command import TOPIC, Job, Shown, command
-from eruca.admin.errors import AdminError, NotFound
-from eruca.admin.lookups import broker_address, queues_and_brokers
+from eruca.admin.errors import AdminError, NoAnswer, NotFound
+from eruca.admin.lookups import ask_each, broker_address, queues_and_brokers, topics_in
 from eruca.admin.messages import (
     body_of,
     choose_queue,
@@ -83,8 +83,12 @@ async def send_message(job: Job) -> Shown:
 
 @command(
     "queryMsgById",
-    "show a message by the broker's id (offsetMsgId)",
+    "show a message by the broker's id (offsetMsgId), or with -t or -c by the producer's",
     Option("i", "msgId", "the broker's id (offsetMsgId), or several separated by commas", required=True),
+    Option("t", "topic", "for a producer's id: its topic", kind="topic", added=True),
+    Option(
+        "c", "clusterName", "for a producer's id of an unknown topic: look in this cluster", kind="cluster", added=True
+    ),
     _CONSUMER,
     _MEMBER,
     Option("s", "sendMessage", "true: send it again", kind="boolean"),
@@ -95,7 +99,7 @@ async def query_by_id(job: Job) -> AsyncIterator[Shown]:
     """33 at the broker that the id names; 309 with -g and -d, 310 with -s true."""
     resend = job.truth("s", False)
     for each in filter(None, (part.strip() for part in job.text("i").split(","))):
-        record = await view(job.admin, each)
+        record = await _by_either_id(job, each)
         if job.has("g") and job.has("d"):
             yield await _consume_directly(job, record)
         elif resend:
@@ -105,6 +109,31 @@ async def query_by_id(job: Job) -> AsyncIterator[Shown]:
             yield Shown(results.sent_message(sent), partial(job.write, str(sent)))
         elif not job.has("s"):
             yield await _looked_up(job, record, each)
+
+
+async def _by_either_id(job: Job, id: str) -> Record:
+    """A message by the broker's id, if a broker listens at the address in it, else by the producer's."""
+    try:
+        return await view(job.admin, id)
+    except NoAnswer as no_answer:
+        unreachable = no_answer
+    topics = [job.text("t")] if job.has("t") else []
+    if job.has("c"):
+        topics = await topics_in(job.admin, job.text("c"))
+    asked = await ask_each({topic: find(job.admin, topic, id, unique=True, most=32) for topic in topics})
+    found = [record for each in asked.answers.values() for record in records_of(each)]
+    errors = asked.errors | {name: error for each in asked.answers.values() for name, error in each.errors.items()}
+    if found:
+        job.missing(errors, "its messages are missing")
+        return min(found, key=lambda record: record.store_timestamp)
+    if topics:
+        if errors:
+            raise next(iter(errors.values()))
+        raise NotFound(f"no message of {', '.join(topics) if job.has('t') else 'any topic'} has the id {id}")
+    raise NoAnswer(
+        f"{id} names no broker that answers ({unreachable}); if it is the producer's id, give the topic with -t, or "
+        "the cluster with -c to look in all of its topics"
+    )
 
 
 async def _consume_directly(job: Job, record: Record) -> Shown:

@@ -179,7 +179,7 @@ async def _online(
     """The members, and what each says of itself; one that hangs costs MEMBER_WITHIN."""
     online = await _members(admin, name, errors)
     ids = [each.client_id for each in online.items] if online else []
-    return online, await ask_each({each: running_info(admin, name, each, False, MEMBER_WITHIN) for each in ids})
+    return online, await ask_each({each: running_info(admin, name, each, False, within=MEMBER_WITHIN) for each in ids})
 
 
 async def _queues(

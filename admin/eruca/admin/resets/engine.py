@@ -117,7 +117,7 @@ async def prepare(admin: Admin, group: str, topic: str, target: Target, options:
     seen = survey.queues
     found = await asyncio.gather(*(wanted(each) for each in seen))
     targets = {each.queue: offset for each, offset in zip(seen, found, strict=True) if offset is not None}
-    plan = decide(survey, targets, target.timestamp, options)
+    plan = decide(survey, targets, target.timestamp, options, is_near=target.is_near)
     times = await asyncio.gather(*(there(move) for move in plan.moves))
     by_queue = {move.seen.queue: at for move, at in zip(plan.moves, times, strict=True)}
     return Reset(admin, target, options, survey, plan, by_queue)

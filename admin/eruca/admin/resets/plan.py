@@ -136,11 +136,18 @@ def check(survey: Survey, options: Options) -> None:
         )
 
 
-def decide(survey: Survey, targets: Mapping[MessageQueue, int], timestamp: int | None, options: Options) -> Plan:
+def decide(
+    survey: Survey,
+    targets: Mapping[MessageQueue, int],
+    timestamp: int | None,
+    options: Options,
+    *,
+    is_near: bool = False,
+) -> Plan:
     """What is done at each broker, to bring each queue of ``targets`` there.
 
-    ``timestamp`` is the time for which a broker finds these offsets by itself. Raises AdminError where members are
-    online that cannot be brought there.
+    ``timestamp`` is the time for which a broker finds these offsets by itself, or, with ``is_near``, offsets near to
+    them. Raises AdminError where members are online that cannot be brought there.
     """
     group, topic = survey.group, survey.topic
     subscribed = any(each.subscribes(topic) for each in survey.brokers)
@@ -153,9 +160,15 @@ def decide(survey: Survey, targets: Mapping[MessageQueue, int], timestamp: int |
     steps = []
     for broker in survey.brokers:
         moves = [_move(seen, targets[seen.queue], options) for seen in broker.queues if seen.queue in targets]
-        way = _way(broker, moves, timestamp, subscribed, options)
+        exact = None if is_near and broker.kind is not Kind.APACHE_4 else timestamp
+        way = _way(broker, moves, exact, subscribed, options)
         if way is Way.PUSHED:
             remarks += _side_effects(broker, moves, options)
+            if is_near:
+                remarks.append(
+                    f"{broker.name} runs RocketMQ 4.9, which moves members to the message nearest to the time: it may "
+                    "be one that is older"
+                )
         waits = way in (Way.PUSHED, Way.PUSHED_EACH) and not broker.subscribes(topic)
         if waits and options.now:
             raise AdminError(

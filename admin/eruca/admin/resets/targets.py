@@ -29,6 +29,10 @@ class Target(Protocol):
         """The time in ms for which a broker itself finds these offsets; None if there is none."""
 
     @property
+    def is_near(self) -> bool:
+        """Whether a broker finds for ``timestamp`` only something near to these offsets."""
+
+    @property
     def text(self) -> str:
         """The target in words."""
 
@@ -42,6 +46,7 @@ class Nearest:
 
     timestamp: int
     text: str
+    is_near: bool = False
 
     async def offset(self, admin: Admin, address: str, seen: QueueSeen) -> int:
         """Asks the broker (29); the end of an empty queue is its first offset too."""
@@ -55,6 +60,7 @@ class First:
     """The first message of each queue."""
 
     timestamp: int = BEGINNING
+    is_near: bool = False
     text: str = "the first message"
 
     async def offset(self, admin: Admin, address: str, seen: QueueSeen) -> int:
@@ -68,6 +74,7 @@ class Since:
 
     time: int
     text: str
+    is_near: bool = True
 
     @property
     def timestamp(self) -> int:
@@ -109,6 +116,7 @@ class Shift:
 
     by: int
     timestamp: None = None
+    is_near: bool = False
 
     @property
     def text(self) -> str:
@@ -128,6 +136,7 @@ class Exact:
 
     at: int
     timestamp: None = None
+    is_near: bool = False
 
     @property
     def text(self) -> str:
@@ -151,6 +160,7 @@ class Table:
     offsets: Mapping[MessageQueue, int]
     text: str
     timestamp: None = None
+    is_near: bool = False
 
     async def offset(self, admin: Admin, address: str, seen: QueueSeen) -> int | None:
         """Asks nobody."""
@@ -166,6 +176,7 @@ class Only:
     queues: frozenset[tuple[str, int]]
     """Broker and queue id of each."""
     timestamp: None = None
+    is_near: bool = False
 
     @property
     def text(self) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from eruca.admin.client import Admin, some_address
-from eruca.admin.errors import AdminError
-from eruca.admin.lookups import ask_each, members_of
+from eruca.admin.errors import NotFound
+from eruca.admin.lookups import ask_each, online
 from eruca.admin.results.answer import Result, Table, errors_of
+from eruca.admin.text import nearest
 from eruca.protocol import api
 from eruca.protocol.bodies import Connection, ProducerConnection, SubscriptionGroupConfig, SubscriptionGroupWrapper
 from eruca.protocol.codes import version_name
@@ -50,8 +51,9 @@ class Members(Table[Member], frozen=True, kw_only=True, rename="camel"):
 
 
 async def members(admin: Admin, group: str, address: str | None = None) -> Members:
-    """The members of a consumer group, by 203 at one broker. Raises PeerRefused(206) where none is online."""
-    found = await members_of(admin, group, address)
+    """The members of a consumer group, by 203 at one broker or all. Raises PeerRefused(206) where none is online."""
+    asked = await online(admin, group, address)
+    found = asked.connection
     return Members(
         group=group,
         items=[_member(each) for each in found.connection_set],
@@ -62,6 +64,7 @@ async def members(admin: Admin, group: str, address: str | None = None) -> Membe
         consume_type=found.consume_type,
         message_model=found.message_model,
         consume_from_where=found.consume_from_where,
+        errors=errors_of(asked.errors, "members that only it knows are missing"),
     )
 
 
@@ -129,11 +132,18 @@ async def group_settings(admin: Admin, group: str) -> SettingsOfGroup:
     ]
     if not items:
         asked.strict()
-        raise AdminError(f"no broker has settings of the consumer group {group}")
+        groups = await ask_each({name: groups_at(admin, address) for (_, name), address in places.items()})
+        like = nearest(group, sorted(set().union(*groups.answers.values())))
+        raise NotFound(f"no broker has settings of the consumer group {group}{like}")
     return SettingsOfGroup(items=items, errors=errors_of(asked.errors, "its settings of the group are missing"))
 
 
 async def group_at(admin: Admin, address: str, group: str) -> SubscriptionGroupConfig | None:
     """The settings of a consumer group at one broker (201); None where it has none."""
+    return (await groups_at(admin, address)).get(group)
+
+
+async def groups_at(admin: Admin, address: str) -> dict[str, SubscriptionGroupConfig]:
+    """The settings of all consumer groups of one broker, by name (201)."""
     answer = await admin.call(address, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-    return SubscriptionGroupWrapper.decode(answer.body).subscription_group_table.get(group)
+    return SubscriptionGroupWrapper.decode(answer.body).subscription_group_table

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from eruca.admin.results.answer import WIDE, Moment, Result
 from eruca.admin.results.groups import Subscription
 from eruca.protocol.bodies import ConsumerRunningInfo
+from eruca.protocol.queues import MessageQueue
 
 
 class HeldQueue(Result, frozen=True, kw_only=True, rename="camel"):
@@ -50,6 +52,21 @@ class MemberState(Result, frozen=True, kw_only=True, rename="camel"):
     properties: Annotated[dict[str, str], WIDE]
     threads: Annotated[str | None, WIDE]
     """The stacks of its threads, if they were asked for."""
+
+
+def badly_shared(queues: Sequence[MessageQueue], infos: Mapping[str, ConsumerRunningInfo]) -> list[str]:
+    """A sentence for each of these queues that not exactly one member of the group has."""
+    owners: dict[MessageQueue, list[str]] = {queue: [] for queue in queues}
+    for member, info in sorted(infos.items()):
+        for queue, held in info.mq_table.items():
+            if not held.droped and queue in owners:
+                owners[queue].append(member)
+    return [
+        f"queue {queue.queue_id} of {queue.topic} at {queue.broker_name} has "
+        + (f"{len(having)} members: {', '.join(having)}" if having else "no member")
+        for queue, having in sorted(owners.items())
+        if len(having) != 1
+    ]
 
 
 def member_state(client_id: str, info: ConsumerRunningInfo, file: str | None = None) -> MemberState:

@@ -1,68 +1,76 @@
-"""Which groups have consumed a message: one MessageTrack for each consumer group.
+"""What each consumer group did with a message: one MessageTrack for each group of its topic.
 
-Owns the rule of ``DefaultMQAdminExtImpl.messageTrackDetail`` in 4.9.7: a group has consumed a message when its offset
-of the queue, at the broker that stored the message, is beyond it.
+Owns the rule of ``DefaultMQAdminExtImpl.messageTrackDetail`` in 4.9.7, but for one word. There, a group whose offset
+is beyond a message has CONSUMED it, also where a reset or a skip passed it over. Here it is CONSUMED only if the trace
+of a member says so, else PASSED.
 """
 
 from __future__ import annotations
 
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, PeerRefused
-from eruca.admin.lookups import consume_stats, groups_of, members_of
-from eruca.admin.results.answer import Result
-from eruca.admin.text import shown
+from eruca.admin.lookups import groups_of, members_of, progress
+from eruca.admin.messages import message_id
+from eruca.admin.results.messages import Track
+from eruca.admin.results.traces import trace
 from eruca.protocol.bodies import ConsumerConnection
 from eruca.protocol.codes import ResponseCode
+from eruca.protocol.names import TRACE_TOPIC
 from eruca.protocol.record import Record, host_text
-
-
-class Track(Result, frozen=True, kw_only=True, rename="camel"):
-    """What a consumer group did with a message."""
-
-    group: str
-    type: str
-    """RocketMQ's word."""
-    reason: str | None
-    """Why the type is no better one."""
-
-    def __str__(self) -> str:
-        return f"MessageTrack [consumerGroup={self.group}, trackType={self.type}, exceptionDesc={shown(self.reason)}]"
 
 
 async def tracks(admin: Admin, record: Record) -> list[Track]:
     """What each consumer group of the message's topic did with it."""
     route = await admin.route(record.topic)
-    found = []
-    for group in await groups_of(admin, route, record.topic):
-        reason: str | None = None
-        try:
-            verdict = await _verdict(admin, record, group)
-        except PeerRefused as refused:
-            offline = refused.code == ResponseCode.CONSUMER_NOT_ONLINE
-            verdict, reason = "NOT_ONLINE" if offline else "UNKNOWN", f"CODE:{refused.code} DESC:{refused.remark}"
-        except AdminError as error:
-            verdict, reason = "UNKNOWN", str(error)
-        found.append(Track(group=group, type=verdict, reason=reason))
-    return found
+    groups = await groups_of(admin, route, record.topic)
+    traced = await _traced(admin, record) if groups else set()
+    return [await _track(admin, record, group, group in traced) for group in groups]
 
 
-async def _verdict(admin: Admin, record: Record, group: str) -> str:
+async def _track(admin: Admin, record: Record, group: str, traced: bool) -> Track:
+    reason: str | None = None
+    try:
+        verdict = await _verdict(admin, record, group, traced)
+    except PeerRefused as refused:
+        offline = refused.code == ResponseCode.CONSUMER_NOT_ONLINE
+        verdict, reason = "NOT_ONLINE" if offline else "UNKNOWN", f"CODE:{refused.code} DESC:{refused.remark}"
+    except AdminError as error:
+        verdict, reason = "UNKNOWN", str(error)
+    return Track(group=group, type=verdict, reason=reason)
+
+
+async def _traced(admin: Admin, record: Record) -> set[str]:
+    """The groups whose members' traces say that they consumed the message."""
+    try:
+        steps, _ = await trace(admin, TRACE_TOPIC, message_id(record))
+    except AdminError:
+        return set()  # nobody writes traces, or they cannot be read
+    return {step.group for step in steps if step.kind == "Sub" and step.succeeded}
+
+
+async def _verdict(admin: Admin, record: Record, group: str, traced: bool) -> str:
     members = await members_of(admin, group)
     if members.consume_type == "CONSUME_ACTIVELY":
         return "PULL"
-    if not await _is_consumed(admin, record, group):
+    if traced:
+        return "CONSUMED"
+    if not await _is_passed(admin, record, group):
         return "NOT_CONSUME_YET"
-    return "CONSUMED" if _is_wanted(members, record) else "CONSUMED_BUT_FILTERED"
+    return "PASSED" if _is_wanted(members, record) else "CONSUMED_BUT_FILTERED"
 
 
-async def _is_consumed(admin: Admin, record: Record, group: str) -> bool:
+async def _is_passed(admin: Admin, record: Record, group: str) -> bool:
     brokers = (await admin.clusters()).broker_addr_table
     stored_at = host_text(record.store_host)
-    for queue, offset in (await consume_stats(admin, group)).offset_table.items():
+    found = await progress(admin, group)
+    for queue, offset in found.stats.offset_table.items():
         if (queue.topic, queue.queue_id) != (record.topic, record.queue_id) or queue.broker_name not in brokers:
             continue
         if brokers[queue.broker_name].master() == stored_at and offset.consumer_offset > record.queue_offset:
             return True
+    for name, error in found.errors.items():
+        if name in brokers and brokers[name].master() == stored_at:
+            raise error
     return False
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from eruca.admin.messages import Sent, body_of, message_id
 from eruca.admin.results.answer import WIDE, Moment, Result, Table
-from eruca.admin.results.message_tracks import Track
+from eruca.admin.text import shown
 from eruca.protocol.record import Record, host_text
 
 BodyEncoding = Literal["text", "base64"]
@@ -82,6 +82,19 @@ def shown_body(body: bytes) -> tuple[str, BodyEncoding]:
         return body.decode(), "text"
     except UnicodeDecodeError:
         return base64.b64encode(body).decode(), "base64"
+
+
+class Track(Result, frozen=True, kw_only=True, rename="camel"):
+    """What a consumer group did with a message."""
+
+    group: str
+    type: str
+    """RocketMQ's word."""
+    reason: str | None
+    """Why the type is no better one."""
+
+    def __str__(self) -> str:
+        return f"MessageTrack [consumerGroup={self.group}, trackType={self.type}, exceptionDesc={shown(self.reason)}]"
 
 
 class Found(Result, frozen=True, kw_only=True, rename="camel"):

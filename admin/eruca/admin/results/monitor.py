@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, NotFound, PeerRefused
-from eruca.admin.lookups import END, Progress, ask_each, members_of, offset_at, progress, running_info
+from eruca.admin.lookups import END, Progress, ask_each, offset_at, online, progress, running_infos
 from eruca.admin.messages import body_of, pull
 from eruca.admin.results.answer import Moment, Result
 from eruca.admin.results.brokers import BrokerLoad, brokers
@@ -90,7 +90,7 @@ class Monitor:
     async def _lines_of(self, group: str) -> list[Line]:
         """The lines about one group; none where no member is online, or where it has consumed nothing."""
         try:
-            members = [each.client_id for each in (await members_of(self._admin, group)).connection_set]
+            members = await online(self._admin, group)
             found = await progress(self._admin, group)
         except (NotFound, PeerRefused):
             return []
@@ -99,7 +99,7 @@ class Monitor:
             _line("silent", f"{_NOTIFY}ConsumerGroup: {group}, {broker}: {error}", group=group, broker=broker)
             for broker, error in found.errors.items()
         ]
-        asked = await ask_each({each: running_info(self._admin, group, each, False) for each in members})
+        asked = await running_infos(self._admin, group, members)
         lines += _members(group, asked.answers)
         lines += [
             _line("silent", f"{_NOTIFY}ConsumerGroup: {group}, ClientId: {member}, {error}", group=group, member=member)

@@ -9,11 +9,20 @@ from typing import Annotated
 
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, NotFound, PeerRefused
-from eruca.admin.lookups import ask_each, groups_of, members_of, progress, running_info, stats_at
+from eruca.admin.lookups import (
+    ask_each,
+    groups_of,
+    members_of,
+    online,
+    online_somewhere,
+    progress,
+    running_infos,
+    stats_at,
+)
 from eruca.admin.results.answer import WIDE, Moment, Result, Table, errors_of
+from eruca.protocol.bodies import ConsumerRunningInfo
 from eruca.protocol.codes import version_name
 from eruca.protocol.names import RETRY_PREFIX, is_dead_letter_topic, is_retry_topic
-from eruca.protocol.queues import MessageQueue
 
 
 class Lag(Result, frozen=True, kw_only=True, rename="camel"):
@@ -55,12 +64,13 @@ class GroupProgress(Table[QueueProgress], frozen=True, kw_only=True, rename="cam
 
 
 async def group_progress(admin: Admin, group: str, *, members: bool = False) -> GroupProgress:
-    """How far a group is, by 208 at each broker; with ``members``, by 203 and 307, who has each queue.
+    """How far a group is, by 208 at each broker; by 203 and 307, which brokers its members know besides.
 
-    Raises AdminError if no broker answered, or if the group has no offset anywhere.
+    With ``members``, it says who has each queue. Raises AdminError if no broker answered, or if the group has no offset
+    anywhere.
     """
-    found = await progress(admin, group)
-    owners, silent = await _owners(admin, group) if members else ({}, {})
+    found, (infos, silent) = await asyncio.gather(progress(admin, group), _infos(admin, group, members))
+    owners = {queue: each.split("@")[0] for each, info in infos.items() for queue in info.mq_table} if members else {}
     queues = [
         QueueProgress(
             topic=queue.topic,
@@ -74,22 +84,33 @@ async def group_progress(admin: Admin, group: str, *, members: bool = False) -> 
         )
         for queue, offset in sorted(found.stats.offset_table.items())
     ]
-    errors = errors_of(found.errors, "its queues are missing")
-    errors += errors_of(silent, "its queues are shown without their member")
-    lag = Lag(known=found.stats.lag(), complete=not found.errors)
+    gone = await _gone(admin, {queue.broker_name for info in infos.values() for queue in info.mq_table})
+    errors = errors_of(found.errors | gone, "its queues are missing")
+    if members:
+        errors += errors_of(silent, "its queues are shown without their member")
+    lag = Lag(known=found.stats.lag(), complete=not found.errors and not gone)
     return GroupProgress(group=group, items=queues, consume_tps=found.stats.consume_tps, lag=lag, errors=errors)
 
 
-async def _owners(admin: Admin, group: str) -> tuple[dict[MessageQueue, str], dict[str, AdminError]]:
-    """The address of the member that owns each queue, and the members that do not answer."""
+async def _infos(admin: Admin, group: str, every: bool) -> tuple[dict[str, ConsumerRunningInfo], dict[str, AdminError]]:
+    """What the members say, ``every`` one or those that the first broker knows, and those that do not answer.
+
+    A broker that does not answer is named with its offsets.
+    """
     try:
-        members = await members_of(admin, group)
-    except PeerRefused:
-        return {}, {}  # no member is online
-    ids = [member.client_id for member in members.connection_set]
-    asked = await ask_each({each: running_info(admin, group, each, False) for each in ids})
-    owners = {queue: each.split("@")[0] for each, info in asked.answers.items() for queue in info.mq_table}
-    return owners, asked.errors
+        them = await online(admin, group) if every else await online_somewhere(admin, group)
+        asked = await running_infos(admin, group, them)
+    except AdminError:
+        return {}, {}  # no member is online, or nobody can say it
+    return asked.answers, asked.errors
+
+
+async def _gone(admin: Admin, brokers: set[str]) -> dict[str, AdminError]:
+    """The brokers in which members have queues, but of which the nameservers do not know any more."""
+    if not brokers:
+        return {}
+    known = (await admin.clusters()).broker_addr_table
+    return {each: AdminError("no nameserver knows it any more") for each in brokers if each not in known}
 
 
 class GroupSummary(Result, frozen=True, kw_only=True, rename="camel"):
@@ -139,11 +160,11 @@ async def _summary(admin: Admin, group: str) -> tuple[GroupSummary, dict[str, Ad
         tps = lag = None
         errors[f"group {group}"] = error
     try:
-        online = await members_of(admin, group)
-        members = len(online.connection_set)
-        version = version_name(min(each.version for each in online.connection_set))
-        kind = "PULL" if online.consume_type == "CONSUME_ACTIVELY" else "PUSH"
-        model = online.message_model if kind == "PUSH" else None
+        them = await members_of(admin, group)
+        members = len(them.connection_set)
+        version = version_name(min(each.version for each in them.connection_set))
+        kind = "PULL" if them.consume_type == "CONSUME_ACTIVELY" else "PUSH"
+        model = them.message_model if kind == "PUSH" else None
     except PeerRefused:
         pass  # no member is online
     except AdminError as error:
