@@ -58,6 +58,12 @@ def test_a_value_comes_back(serializer: Serializer, value: Any, body: bytes, con
     assert received(message).value == value
 
 
+def test_a_value_is_json_unless_a_serializer_is_named() -> None:
+    message = Message.of("Orders", {"number": 7}, tags="new")
+    assert (message.body, message.properties) == (b'{"number":7}', {"contentType": "application/json"})
+    assert received(message).value == {"number": 7}
+
+
 @pytest.mark.parametrize("kind", [Json, MsgPack])
 def test_a_type_of_ones_own(kind: type[Json[Any]] | type[MsgPack[Any]]) -> None:
     orders = kind(Order)

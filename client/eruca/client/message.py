@@ -105,8 +105,10 @@ class Message(_Addressed, gc=False, kw_only=True):
             _timer(self.delay_level, self.delay, self.deliver_at)  # raises
 
     @classmethod
-    def of(cls, topic: str, value: object, serializer: Serializer, **options: Unpack[MessageKeywords]) -> Self:
-        """A message whose body is ``value`` as the serializer writes it; ``options`` as of the class.
+    def of(
+        cls, topic: str, value: object, serializer: Serializer = serializers.JSON, **options: Unpack[MessageKeywords]
+    ) -> Self:
+        """A message whose body is ``value`` as the serializer writes it, by default JSON; ``options`` as of the class.
 
         The serializer's content type travels as a property, so that ``ReceivedMessage.value`` reads it again.
         Raises BadMessage.

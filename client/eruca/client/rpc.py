@@ -255,6 +255,11 @@ class RPC(Startable):
         Raises RemoteError for what the method raised, CallTimeout without an answer in time (the method may have been
         carried out), BadAnswer for a result of another type, and as ``Producer.request``.
         """
+        if isinstance(args, Mapping):
+            raise UsageError(
+                f"args is of type {type(args).__name__}: a list of the arguments by position is expected. "
+                "Arguments by name are named={...}."
+            )
         check_kind("args", args, list | tuple, "a list of the arguments by position")
         if named is not None:
             check_kind("named", named, Mapping, "a mapping of the arguments by name")
