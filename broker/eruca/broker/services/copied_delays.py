@@ -8,10 +8,11 @@ Must not deliver anything. Invariant: whatever the mark counts as delivered is i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from eruca.broker.services.delay_recovery import delivered, settle_by_origin
+from eruca.broker.services.delay_recovery import delivered, is_of_level, is_of_timers, settle_by_origin
+from eruca.broker.services.redelivery import record_at
 from eruca.broker.state.delay_mark import DelayMark, Deliveries
 from eruca.broker.state.delay_offsets import DelayOffsets
 from eruca.broker.state.settled import Settled
@@ -19,6 +20,7 @@ from eruca.broker.store import Store
 from eruca.broker.store.results import Durability
 from eruca.protocol import properties_text
 from eruca.protocol.names import TIMER_TOPIC
+from eruca.protocol.record import Record
 
 
 class MasterLevels(NamedTuple):
@@ -42,6 +44,10 @@ class CopiedDelays:
         self._settled = Settled()
         self._origins: list[bytes] = []
         """The origins named by the copies that arrived since the last mark."""
+        self._copies: list[int] = []
+        """The commit log offsets of all copies that arrived since the last mark."""
+        self._begun_at: int | None = None
+        """Where this log ended when this broker began to follow; None while it does not."""
         self._waiting: MasterLevels | None = None
 
     @property
@@ -54,20 +60,35 @@ class CopiedDelays:
         mark = self._mark.current
         if mark is None or not self._store.replicator.begin_offset <= mark.position <= self.position:
             self._mark.forget()
-        found = delivered(self._store, self._mark.current, self._offsets.table, self._levels)
+        found = delivered(self._store, self._mark.current, self._offsets.table, self._levels, self._store.records_since)
         self._offsets.table = found.levels
         self._settled = found.settled
+        self._begun_at = self.position
         self._store.replicator.on_record = self._copied
 
     def end(self) -> None:
         """Note no copies any more: this broker delivers from now on."""
-        self._store.replicator.on_record = None
+        self._store.replicator.on_record = self._begun_at = self._waiting = None
         self._origins.clear()
-        self._waiting = None
+        self._copies.clear()
 
-    def _copied(self, properties: bytes) -> None:
-        if b"TIMER_ORIGIN\x01" in properties:
-            self._origins.append(properties_text.get(properties, "TIMER_ORIGIN"))
+    def records_since(self, position: int) -> Iterator[Record]:
+        """The records from ``position`` on that may be deliveries: of the log that this broker has copied since it
+        follows it knows them, the rest is read."""
+        begun = self._begun_at
+        for record in self._store.records_since(position) if begun is None or position < begun else ():
+            if begun is not None and record.physical_offset >= begun:
+                break
+            yield record
+        found = (record_at(self._store, offset) for offset in self._copies if offset >= position)
+        yield from (record for record in found if record is not None)
+
+    def _copied(self, record: Record) -> None:
+        of_timers = is_of_timers(record)
+        if of_timers:
+            self._origins.append(properties_text.get(record.properties_text, "TIMER_ORIGIN"))
+        if of_timers or is_of_level(record):
+            self._copies.append(record.physical_offset)
 
     async def update(self, answer: MasterLevels) -> None:
         """Take an answer of the master, and mark the newest answer that this log has reached. Raises OSError."""
@@ -87,6 +108,7 @@ class CopiedDelays:
         self._settle()
         self._offsets.stage(answer.levels)
         self._mark.stage(Deliveries(answer.position, answer.levels, *self._settled.contents(), copied=True))
+        self._copies = [offset for offset in self._copies if offset >= answer.position]
         await self._offsets.saved()
         await self._mark.saved()
 

@@ -7,7 +7,7 @@ waits in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from eruca.broker.services.redelivery import Waiting, record_at, waiting_at
@@ -17,9 +17,14 @@ from eruca.broker.state.settled import Settled
 from eruca.broker.store import Store
 from eruca.protocol import properties_text
 from eruca.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from eruca.protocol.record import Record
 
 ANOTHER_WROTE = 256 << 20
 """A cleanly closed log with more bytes than these after the mark is not read: RocketMQ wrote it."""
+
+
+Records = Callable[[int], Iterable[Record]]
+"""All records of the log from an offset on that may be copies of what was delivered."""
 
 
 class Delivered(NamedTuple):
@@ -29,15 +34,17 @@ class Delivered(NamedTuple):
     settled: Settled
 
 
-def delivered(store: Store, mark: Deliveries | None, in_file: Mapping[int, int], levels: int) -> Delivered:
+def delivered(
+    store: Store, mark: Deliveries | None, in_file: Mapping[int, int], levels: int, records: Records
+) -> Delivered:
     """What was delivered of ``levels`` levels by the mark, by ``delayOffset.json`` (``in_file``), and by the log after
-    the mark.
+    the mark, of which ``records`` gives the records.
 
     The file wins over the mark: if it is behind, an operator set it back; if it is ahead, RocketMQ has delivered since.
     Without a mark the file decides about the levels it names, and the log about all others and the timer queue.
     """
     if mark is None:
-        return _delivered_without_mark(store, in_file, levels)
+        return _delivered_without_mark(store, in_file, levels, records)
     settled = Settled(mark.base, mark.bits)
     settled.cut(store.max_offset(TIMER_TOPIC, 0))
     counted = {}
@@ -46,30 +53,40 @@ def delivered(store: Store, mark: Deliveries | None, in_file: Mapping[int, int],
         if in_file.get(level, offset) >= offset:
             counted[level] = max(offset, store.min_offset(SCHEDULE_TOPIC, level - 1))
     if mark.copied or not (store.recovery.clean and store.figures().max_offset - mark.position > ANOTHER_WROTE):
-        _read(store, mark.position, counted, settled)
+        _read(store, records(mark.position), counted, settled)
     known = [level for level in range(1, levels + 1) if level in in_file or store.max_offset(SCHEDULE_TOPIC, level - 1)]
     return Delivered({level: max(in_file.get(level, 0), counted.get(level, 0)) for level in known}, settled)
 
 
-def _delivered_without_mark(store: Store, in_file: Mapping[int, int], levels: int) -> Delivered:
+def _delivered_without_mark(store: Store, in_file: Mapping[int, int], levels: int, records: Records) -> Delivered:
     settled = Settled(store.min_offset(TIMER_TOPIC, 0))
     unknown = [level for level in range(1, levels + 1) if level not in in_file]
     counted = {level: store.min_offset(SCHEDULE_TOPIC, level - 1) for level in unknown}
     firsts = [store.unit(SCHEDULE_TOPIC, level - 1, offset) for level, offset in counted.items()]
     found = [unit[0] for unit in (store.unit(TIMER_TOPIC, 0, settled.first), *firsts) if unit is not None]
     if found:
-        _read(store, min(found), counted, settled)
+        _read(store, records(min(found)), counted, settled)
     there = {level: offset for level, offset in counted.items() if store.max_offset(SCHEDULE_TOPIC, level - 1)}
     return Delivered({**in_file, **there}, settled)
 
 
-def _read(store: Store, position: int, levels: dict[int, int], settled: Settled) -> None:
-    for copy in store.records_since(position):
-        if b"DELAY\x01" in copy.properties_text and copy.topic not in (SCHEDULE_TOPIC, TIMER_TOPIC):
+def is_of_level(record: Record) -> bool:
+    """Whether a record may be the copy of a message that waited in a level."""
+    return b"DELAY\x01" in record.properties_text and record.topic not in (SCHEDULE_TOPIC, TIMER_TOPIC)
+
+
+def is_of_timers(record: Record) -> bool:
+    """Whether a record may be the copy of a message with a delay of its own."""
+    return b"TIMER_ORIGIN\x01" in record.properties_text
+
+
+def _read(store: Store, records: Iterable[Record], levels: dict[int, int], settled: Settled) -> None:
+    for copy in records:
+        if is_of_level(copy):
             level = properties_text.get(copy.properties_text, "DELAY")
             if level.isdigit() and len(level) < 10 and int(level) in levels:
                 _count(store, int(level), copy.physical_offset, levels)
-        if b"TIMER_ORIGIN\x01" in copy.properties_text:
+        if is_of_timers(copy):
             settle_by_origin(store, properties_text.get(copy.properties_text, "TIMER_ORIGIN"), settled)
 
 

@@ -107,8 +107,10 @@ class Delays:
         """Recover the positions and save them. Call it after the store was opened.
 
         If the disk is full, the positions are saved later."""
+        self.offsets.settle_back()
+        mark, records = self._mark.current, self.copied.records_since
+        found = delivered(self._store, mark, self.offsets.table, len(self.levels.delays), records)
         self.copied.end()
-        found = delivered(self._store, self._mark.current, self.offsets.table, len(self.levels.delays))
         self.offsets.table = found.levels
         self.levels.settle()
         self.timers.begin(found.settled)

@@ -44,6 +44,10 @@ class DelayOffsets(SavedState):
         """Replace the table by a master's; the file changes only by ``stage``."""
         self.table = other.offset_table
 
+    def settle_back(self) -> None:
+        """Let the table be what was staged last: what a master has delivered since may not be in this log."""
+        self.table = dict(self._staged)
+
     def _encode(self) -> bytes:
         return _body(self._staged).encode(Style.PRETTY)
 

@@ -74,8 +74,8 @@ class Replicator:
     ) -> None:
         self.damages: list[Damage] = []
         """What was taken in and holds no record."""
-        self.on_record: Callable[[bytes], None] | None = None
-        """Called with the properties of each record that became whole."""
+        self.on_record: Callable[[Record], None] | None = None
+        """Called with each record that became whole."""
         self._log = log
         self._queues = queues
         self._dispatch = dispatch
@@ -246,7 +246,7 @@ class Replicator:
         appender.puts += 1
         appender.put_bytes += record.size
         if self.on_record is not None:
-            self.on_record(record.properties_text)
+            self.on_record(record)
         if record.sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK:
             return
         try:

@@ -1,9 +1,9 @@
-"""Messages that wait while the master is lost: the slave, started as a master, delivers each once."""
+"""Messages that wait while the master is lost: the slave that becomes the master delivers each once."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -57,11 +57,23 @@ async def passes(desk: Desk, millis: int) -> None:
     desk.broker.store.drain()
 
 
-async def promoted(slave: Desk) -> Desk:
-    """The slave, started again as a master."""
-    slave.config.store.broker_role = BrokerRole.ASYNC_MASTER
-    await slave.restart()
-    return slave
+Promoted = Callable[[Desk], Awaitable[Desk]]
+
+
+@pytest.fixture(params=["restarted", "running"])
+def promoted(request: pytest.FixtureRequest) -> Promoted:
+    """Makes the slave a master: by a start, or while it runs."""
+
+    async def by_a_start(slave: Desk) -> Desk:
+        slave.config.store.broker_role = BrokerRole.ASYNC_MASTER
+        await slave.restart()
+        return slave
+
+    async def while_it_runs(slave: Desk) -> Desk:
+        assert (await slave.ask(25, {}, b"brokerRole=ASYNC_MASTER")).code == 0
+        return slave
+
+    return by_a_start if request.param == "restarted" else while_it_runs
 
 
 async def fetch(slave: Desk, master: Desk) -> None:
@@ -80,7 +92,9 @@ async def followed(slave: Desk, master: Desk) -> None:
     slave.now = master.now
 
 
-async def test_what_the_master_delivered_does_not_come_again_and_all_else_does(master: Desk, slave: Desk) -> None:
+async def test_what_the_master_delivered_does_not_come_again_and_all_else_does(
+    master: Desk, slave: Desk, promoted: Promoted
+) -> None:
     await send(master, b"one", b"two")
     await passes(master, 6000)
     await followed(slave, master)
@@ -101,7 +115,7 @@ async def test_what_the_master_delivered_does_not_come_again_and_all_else_does(m
     await master.start()
 
 
-async def test_a_delivery_that_was_not_copied_is_made_again(master: Desk, slave: Desk) -> None:
+async def test_a_delivery_that_was_not_copied_is_made_again(master: Desk, slave: Desk, promoted: Promoted) -> None:
     """The master says that it has delivered, and is lost with the copy."""
     await send(master, b"one")
     await followed(slave, master)
@@ -116,7 +130,9 @@ async def test_a_delivery_that_was_not_copied_is_made_again(master: Desk, slave:
     assert come(slave) == each_once(b"one")
 
 
-async def test_what_a_busy_master_said_counts_when_the_log_has_come_so_far(master: Desk, slave: Desk) -> None:
+async def test_what_a_busy_master_said_counts_when_the_log_has_come_so_far(
+    master: Desk, slave: Desk, promoted: Promoted
+) -> None:
     await send(master, b"one")
     await followed(slave, master)
     await slave.broker.ha_client.stop()
@@ -135,7 +151,7 @@ async def test_what_a_busy_master_said_counts_when_the_log_has_come_so_far(maste
     assert come(slave) == each_once(b"one")
 
 
-async def test_without_a_note_the_log_tells(master: Desk, slave: Desk) -> None:
+async def test_without_a_note_the_log_tells(master: Desk, slave: Desk, promoted: Promoted) -> None:
     await send(master, b"one", b"two")
     await passes(master, 6000)
     await send(master, b"three")
@@ -146,7 +162,9 @@ async def test_without_a_note_the_log_tells(master: Desk, slave: Desk) -> None:
     assert come(slave) == each_once(b"one", b"two", b"three")
 
 
-async def test_a_master_that_becomes_a_slave_and_a_master_again_goes_on(master: Desk, slave: Desk) -> None:
+async def test_a_master_that_becomes_a_slave_and_a_master_again_goes_on(
+    master: Desk, slave: Desk, promoted: Promoted
+) -> None:
     await send(master, b"one")
     await passes(master, 6000)
     await send(master, b"two")
