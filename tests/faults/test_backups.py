@@ -36,6 +36,18 @@ def frozen(history: History) -> History:
     return History(sent=history.sent, told=dict(history.told), acknowledged=history.acknowledged)
 
 
+async def backed_up(how: str, store: Path, conf: Path, folder: Path, name: str) -> str:
+    """Make a backup of a store; the name that it has in the folder."""
+    folder.mkdir(exist_ok=True)
+    before = set(folder.iterdir())
+    if how == "cp -a":
+        await asyncio.to_thread(partial(subprocess.run, ["cp", "-a", store, folder / name], check=True))
+    else:
+        assert ": commit log from 0 to " in await eruca("backup", "-c", conf, store, folder)
+    (made,) = set(folder.iterdir()) - before
+    return made.name
+
+
 @pytest.mark.parametrize("how", ["eruca store backup", "cp -a"])
 async def test_backups_of_a_broker_under_load(tmp_path: Path, how: str) -> None:
     random = chance(f"backups/{how}")
@@ -51,18 +63,12 @@ async def test_backups_of_a_broker_under_load(tmp_path: Path, how: str) -> None:
                 await load.until(load.answers[0] + random.randrange(1, 2000 if LONG else 800))
                 promised = frozen(history)
                 begin = time.monotonic()
-                if how == "cp -a":
-                    folder.mkdir(exist_ok=True)
-                    command = ["cp", "-a", store, folder / f"{number:02}"]
-                    await asyncio.to_thread(partial(subprocess.run, command, check=True))
-                else:
-                    said = await eruca("backup", "-c", conf, store, folder)
-                    assert ": commit log from 0 to " in said
+                made.append((await backed_up(how, store, conf, folder, f"{number:02}"), promised))
                 slowest = max(slowest, time.monotonic() - begin)
-                made.append((sorted(each.name for each in folder.iterdir())[-1], promised))
             await load.drained()
         assert set(load.answers) == {0}
         assert judge(history, await read(broker.address)) == []
+        made.append((await backed_up(how, store, conf, folder, "at-rest"), frozen(history)))  # to the last record
     finally:
         broker.kill()
     for name, promised in made:
