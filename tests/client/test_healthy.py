@@ -91,3 +91,14 @@ async def test_a_broker_that_left_the_cluster_is_waited_for_no_more(server: Scri
         assert reason.startswith("broker-b is away for ")
         server.knows("T", server)
         await eventually(lambda: bool(producer.healthy))
+
+
+async def test_a_former_address_that_does_not_answer_makes_no_client_unhealthy(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a broker that started elsewhere, while a request was still on its way to where it was."""
+    await lab.send("T", b"x")
+    with pytest.raises(BrokerUnreachable):
+        await lab.producer.session.connection(f"127.0.0.1:{free_port()}")
+    assert lab.producer.healthy and not lab.producer.healthy.reasons
+    assert "is away" not in caplog.text

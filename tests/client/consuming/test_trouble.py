@@ -39,20 +39,19 @@ async def test_a_broker_that_goes_and_comes_back_is_two_lines(
         await seen.reaches(1)
         await lab.cluster.broker.stop()
         await eventually(lambda: caplog.text.count("queueId=0] failed, retrying") >= 10)
-        assert warnings(caplog) == ["broker-a is away: 5 queues of g wait (Connection refused)"]
-        (away,) = [each for each in caplog.records if each.levelno == logging.WARNING]
+        (away,) = warnings(caplog)
+        assert away.message == "broker-a is away: 5 queues of g wait (Connection refused)"
         assert vars(away)["queues"] == {"g": 5} and vars(away)["broker"] == "broker-a"  # for JSON logs
         await lab.restart_broker()
         await lab.send("T", b"again")
         await seen.reaches(2)
     _, back = warnings(caplog)
-    assert re.fullmatch(r"broker-a is back after \d+\.\d s", back)
+    assert re.fullmatch(r"broker-a is back after \d+\.\d s", back.message)
 
 
-def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [
-        each.message for each in caplog.records if each.levelno == logging.WARNING and "broker-a is" in each.message
-    ]
+def warnings(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """Those about the broker: on a busy machine there may be one of a loop that stood still, too."""
+    return [each for each in caplog.records if each.levelno == logging.WARNING and "broker-a is" in each.message]
 
 
 async def test_a_message_that_fails_is_told_with_what_one_looks_for(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:

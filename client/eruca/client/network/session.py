@@ -341,7 +341,8 @@ class Session:
         try:
             connection = await self.channels.get(address, timeout=self.settings.connect_timeout)
         except ConnectFailed as error:
-            self.presence.lost(address, str(error).rpartition("failed: ")[2])
+            if address in self.directory.addresses(with_slaves=True):  # else its broker has moved, or left, meanwhile
+                self.presence.lost(address, str(error).rpartition("failed: ")[2])
             raise
         self.presence.back(address)
         if connection not in self.greeted:
