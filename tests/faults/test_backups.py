@@ -38,14 +38,18 @@ def frozen(history: History) -> History:
 
 async def backed_up(how: str, store: Path, conf: Path, folder: Path, name: str) -> str:
     """Make a backup of a store; the name that it has in the folder."""
-    folder.mkdir(exist_ok=True)
-    before = set(folder.iterdir())
+    before = inside(folder)
     if how == "cp -a":
         await asyncio.to_thread(partial(subprocess.run, ["cp", "-a", store, folder / name], check=True))
     else:
         assert ": commit log from 0 to " in await eruca("backup", "-c", conf, store, folder)
-    (made,) = set(folder.iterdir()) - before
-    return made.name
+    (made,) = inside(folder) - before
+    return made
+
+
+def inside(folder: Path) -> set[str]:
+    folder.mkdir(exist_ok=True)
+    return {each.name for each in folder.iterdir()}
 
 
 @pytest.mark.parametrize("how", ["eruca store backup", "cp -a"])
