@@ -165,6 +165,22 @@ async def test_a_delayed_message_that_was_delivered_does_not_come_again(master: 
     assert [record.body for record in slave.records()] == [b"0", b"1", b"2"]
 
 
+async def test_a_group_that_was_further_than_the_new_masters_log_reads_what_comes_there(
+    master: Desk, slave: Desk
+) -> None:
+    """Its offset was copied, the messages before it were not: those that take their places would be passed over."""
+    filled(master, 10, queues=1)
+    await caught_up(master, slave)
+    await slave.broker.ha_client.stop()
+    filled(master, 10, first=10, queues=1)
+    master.commit("ahead", "T", 20)
+    master.commit("behind", "T", 7)
+    await slave.broker.table_sync.fetch(master.app.address)
+    await become(slave, "brokerRole=ASYNC_MASTER")
+    assert slave.broker.offsets.query("ahead", "T", 0) == 10
+    assert slave.broker.offsets.query("behind", "T", 0) == 7
+
+
 async def test_locks_end_with_the_role(tmp_path: Path) -> None:
     async with master_of(tmp_path) as desk:
         assert b'"queueId":0' in (await desk.ask(LOCK, {}, LOCKED % b"one")).body

@@ -18,6 +18,7 @@ import structlog
 from eruca.broker.broker import Broker
 from eruca.broker.services.periodic import repeated
 from eruca.broker.services.role import Wanted
+from eruca.protocol import names
 from eruca.remoting.tasks import end
 
 CHECK_EVERY = 1.0
@@ -185,6 +186,9 @@ class Duties:
         broker.store.lead()
         broker.locks.clear()
         self._recover_to_lead()
+        lowered = broker.offsets.fit(broker.store.max_offset, without=names.TRANSACTION_GROUP)
+        if lowered:
+            log.warning("offsets_lowered", count=lowered, reason="the former master had messages that are not here")
         broker.take_role(wanted)
         await self._lead(ha)
         broker.ha_access.start()

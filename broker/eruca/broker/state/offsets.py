@@ -6,7 +6,7 @@ none. Commits reach the disk with the next save (every 5 s, and at the stop).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -103,6 +103,21 @@ class Offsets(SavedState):
             if legal and self._table.get(key) != queues:
                 self._put(key, queues)
                 self._saver.changed()
+
+    def fit(self, end_of: Callable[[str, int], int], without: str) -> int:
+        """Lower each offset to the end of its queue, but those of the group ``without``; how many were beyond it."""
+        lowered = 0
+        for key, queues in self._table.items():
+            topic, group = _split(key)
+            if group == without:
+                continue
+            for queue_id, offset in queues.items():
+                if offset > (end := end_of(topic, queue_id)):
+                    queues[queue_id] = end
+                    lowered += 1
+        if lowered:
+            self._saver.changed()
+        return lowered
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """Copy the offsets of group ``source`` in a topic to group ``target``."""
