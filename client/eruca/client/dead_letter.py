@@ -9,7 +9,7 @@ Facts: the topic %DLQ%<group> and its properties in 4.9.7.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -46,6 +46,11 @@ _ITS_OWN = frozenset(
     }
 )
 """Properties of the letter, not of the message that is sent again."""
+
+
+def properties_of_copy(properties: Mapping[str, str], place: str) -> dict[str, str]:
+    """The properties of a message that is sent again, of those of its dead letter at ``broker:queue:offset``."""
+    return {name: value for name, value in properties.items() if name not in _ITS_OWN} | {REDRIVEN_FROM: place}
 
 
 class DeadLetter:
@@ -297,9 +302,8 @@ class _Again:
         if not letter.topic:
             raise BadConfig(f"{letter} does not say which topic it came from: it cannot be sent again")
         properties: dict[str, str | None] = {
-            **{name: value for name, value in record.properties.items() if name not in _ITS_OWN},
+            **properties_of_copy(record.properties, letter.place),
             **({} if self._retry is None else {names.RETRY_TOPIC: letter.topic}),
-            REDRIVEN_FROM: letter.place,
         }
         sender = self._sender
         topic, future = sender.topic(self._retry or letter.topic), sender.loop.create_future()

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from functools import partial
 from typing import TypeVar
 
 from eruca.admin.command import BROKER, CLUSTER, Job, Shown, command, either
 from eruca.admin.errors import AdminError, PeerRefused
 from eruca.admin.posix import Option
-from eruca.admin.results.access import AccessFile, Account, account_of
+from eruca.admin.results.access import AccessFile, Account, access_files, account_of
 from eruca.admin.results.acts import Act
-from eruca.admin.results.answer import Moment
 from eruca.admin.text import seconds_text, shown
 from eruca.protocol import api
 from eruca.protocol.api import Endpoint
-from eruca.protocol.bodies import AclConfig, DataVersion, PlainAccessConfig, decode_file_versions
+from eruca.protocol.bodies import AclConfig, PlainAccessConfig
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.header import Header
 from eruca.protocol.headers import access
@@ -23,6 +22,7 @@ from eruca.remoting.calls import Answer
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
+T = TypeVar("T")
 ACCESS_KEY = Option("a", "accessKey", "the account", required=True)
 
 
@@ -33,8 +33,12 @@ async def _targets(job: Job) -> list[str]:
 
 async def _call(job: Job, address: str, endpoint: Endpoint[A, R], header: A | None = None) -> Answer[R]:
     """A request about access. Raises AdminError that says so, where a broker has no access control."""
+    return await _asked(address, job.admin.call(address, endpoint, header))
+
+
+async def _asked(address: str, question: Awaitable[T]) -> T:
     try:
-        return await job.admin.call(address, endpoint, header)
+        return await question
     except PeerRefused as refused:
         if refused.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise
@@ -131,19 +135,10 @@ async def show_versions(job: Job) -> AsyncIterator[Shown]:
         titles = (*titles, "#AclFilePath", "#AclConfigVersionNum", "#AclLastUpdateTime")
         yield Shown(None, partial(job.row, _VERSIONS, *titles))
     for each in [address] if address is not None else await job.admin.masters(job.text("c")):
-        header = (await _call(job, each, api.GET_BROKER_CLUSTER_ACL_INFO)).header
-        files = decode_file_versions(header.all_acl_file_version) if header.all_acl_file_version else {}
-        for path, version in (files or {"": DataVersion.decode(header.version.encode())}).items():
-            row = (header.cluster_name, header.broker_name, header.broker_addr, path, version.counter)
-            file = AccessFile(
-                cluster=header.cluster_name,
-                broker=header.broker_name,
-                address=header.broker_addr,
-                path=path or None,
-                version=version.counter,
-                changed=Moment.known(version.timestamp),
-            )
-            yield Shown(file, partial(job.row, _VERSIONS, *row, seconds_text(version.timestamp)))
+        for file in await _asked(each, access_files(job.admin, each)):
+            changed = seconds_text(file.changed.ms if file.changed else 0)
+            row = (file.cluster, file.broker, file.address, file.path or "", file.version, changed)
+            yield Shown(file, partial(job.row, _VERSIONS, *row))
     whose = "broker's" if address is not None else "cluster's"
     yield Shown(None, partial(job.line, f"get {whose} plain access config version success."))
 

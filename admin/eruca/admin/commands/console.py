@@ -19,7 +19,7 @@ LISTEN = "127.0.0.1:8088"
     Option("", "name", "names by which browsers reach it, with commas"),
 )
 async def console(job: Job) -> None:
-    """Prints the address to open, with the token in it."""
+    """those of the pages that are opened, every 2 seconds; and with --write, of what is changed there."""
     try:
         from eruca.admin.console.server import listener, serve
     except ModuleNotFoundError as error:

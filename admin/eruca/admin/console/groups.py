@@ -41,7 +41,7 @@ async def groups(visit: Visit) -> GroupsPage:
     return GroupsPage(
         items=items,
         seen=freshness(watch.groups.age, watch.groups.trouble),
-        errors=found.errors if found else [],
+        errors=[*watch.gone(), *(found.errors if found else [])],
     )
 
 
@@ -107,6 +107,7 @@ async def group(visit: Visit) -> GroupPage:
     )
     errors += errors_of(infos.errors, "what it says of itself is missing")
     lag, tps, queues = await _queues(admin, name, infos, errors)
+    lag = visit.console.watch.of_known(lag)
     if settings is None and online is None and not queues and not errors:
         known = visit.console.watch.groups.answer
         hint = nearest(name, [each.group for each in known.items]) if known else ""
@@ -138,7 +139,7 @@ async def group(visit: Visit) -> GroupPage:
         threads=threads,
         at=now(),
         seen=freshness(0.0, ""),
-        errors=_each_once(errors),
+        errors=_each_once([*watch.gone(), *errors]),
     )
 
 

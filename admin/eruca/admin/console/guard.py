@@ -25,7 +25,7 @@ HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with none at all, browsers send no Origin with a form
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }

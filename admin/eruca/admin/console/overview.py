@@ -63,8 +63,6 @@ class Overview(Answer, frozen=True, kw_only=True, rename="camel"):
     lag: Lag | None
     worst: list[Trend]
     brokers: list[BrokerLoad]
-    gone: list[str]
-    """Brokers that the nameservers do not know any more."""
     slaves: list[SlaveDistance]
     points: list[Point]
 
@@ -76,9 +74,7 @@ async def overview(visit: Visit) -> Overview:
     await watch.seen()
     brokers, groups = watch.brokers.answer, watch.groups.answer
     items = brokers.items if brokers else []
-    there = {(each.broker, each.broker_id) for each in items}
-    gone = [f"{name} {address}" for (name, number), address in watch.expected.items() if (name, number) not in there]
-    errors: list[PeerError] = [*(brokers.errors if brokers else []), *(groups.errors if groups else [])]
+    errors: list[PeerError] = [*watch.gone(), *(brokers.errors if brokers else []), *(groups.errors if groups else [])]
     last = watch.points[-1] if watch.points and not watch.brokers.trouble else None
     return Overview(
         at=brokers.at if brokers else None,
@@ -88,11 +84,10 @@ async def overview(visit: Visit) -> Overview:
         brokers_expected=len(watch.expected) if brokers else None,
         received=last.received if last else None,
         delivered=last.delivered if last else None,
-        lag=total_lag(groups),
+        lag=watch.of_known(total_lag(groups)),
         worst=[trend_of(watch, each) for each in worst(groups, WORST)] if groups else [],
         brokers=items,
-        gone=gone,
-        slaves=_distances(items),
+        slaves=distances(items),
         points=list(watch.points),
         errors=errors,
     )
@@ -111,7 +106,8 @@ def trend_of(watch: Watch, group: GroupSummary) -> Trend:
     return Trend(group=group, growth=growth, seconds_to_zero=left)
 
 
-def _distances(items: list[BrokerLoad]) -> list[SlaveDistance]:
+def distances(items: list[BrokerLoad]) -> list[SlaveDistance]:
+    """How far each slave is behind its master."""
     ends = {each.broker: each.log_end for each in items if each.broker_id == 0}
 
     def behind(slave: BrokerLoad) -> int | None:

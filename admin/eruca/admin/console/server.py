@@ -14,6 +14,7 @@ import uvicorn
 
 from eruca.admin.client import Admin
 from eruca.admin.console.changes import Changes
+from eruca.admin.console.dead_letters import end_sending
 from eruca.admin.console.guard import Keys
 from eruca.admin.console.resets import end_resets
 from eruca.admin.console.site import application
@@ -109,6 +110,7 @@ async def serve(
     finally:
         listening.close()
         await end_resets(console)
+        await end_sending(console)
         await watch.stop()
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from eruca.admin.results.answer import Moment
+from eruca.admin.results.answer import Moment, Result, Table
+from eruca.admin.results.messages import Step
 from eruca.admin.results.progress import Lag
+from eruca.protocol.queues import MessageQueue
 
 UNKNOWN = "?"
 _MANY = 1_000
@@ -67,6 +69,16 @@ def segment(text: str) -> str:
     return quote(text, safe="")
 
 
+def place_of(queue: MessageQueue, offset: int) -> str:
+    """The address of the page of a message."""
+    return f"/messages/{segment(queue.topic)}/at/{segment(queue.broker_name)}/{queue.queue_id}/{offset}"
+
+
+def rows(part: Table[Result] | list[Result] | None) -> list[Result]:
+    """The rows of a part of a page; none where it could not be had."""
+    return [] if part is None else part if isinstance(part, list) else part.items
+
+
 def line(values: Sequence[float | None], width: int = 600, height: int = 80) -> list[str]:
     """The points of an SVG line for each run of known values; what is not known is a gap."""
     known = [each for each in values if each is not None]
@@ -86,3 +98,12 @@ def line(values: Sequence[float | None], width: int = 600, height: int = 80) -> 
 def highest(values: Sequence[float | None]) -> float | None:
     """The highest known value."""
     return max((each for each in values if each is not None), default=None)
+
+
+def timeline(steps: Sequence[Step]) -> list[tuple[Step, float, float]]:
+    """For each step of a trace where it begins and how long it is, of a width of 500."""
+    if not steps:
+        return []
+    begin = min(each.at.ms for each in steps)
+    length = max(max(each.at.ms + each.ms for each in steps) - begin, 1)
+    return [(each, 500 * (each.at.ms - begin) / length, max(2.0, 500 * each.ms / length)) for each in steps]

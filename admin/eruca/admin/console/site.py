@@ -20,9 +20,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from eruca.admin.console import groups, overview, resets, shapes, topics  # noqa: F401 (they register their pages)
+from eruca.admin.console import access, dead_letters, groups, messages, overview, resets, servers, shapes, topics  # noqa: F401 (they register their pages)
 from eruca.admin.console.guard import Guard, Keys, same
-from eruca.admin.console.visit import ACTS, PAGES, Act, Console, Page, Visit
+from eruca.admin.console.visit import ACTS, FILES, PAGES, Act, Console, Load, Page, Visit
 from eruca.admin.errors import AdminError, BadValue, NoAnswer, NotFound, PeerRefused, UsageError
 from eruca.admin.text import harmless
 from eruca.protocol.codes import ResponseCode
@@ -45,6 +45,8 @@ def application(console: Console, keys: Keys) -> ASGIApp:
     for each in PAGES:
         routes.append(Route(each.path, site.html(each)))
         routes.append(Route("/api" + each.path, site.json(each)))
+    for path, load in FILES.items():
+        routes.append(Route(path, site.file(load)))
     for path, do in ACTS.items():
         routes.append(Route(path, site.form(do), methods=["POST"]))
     app = Starlette(routes=routes, exception_handlers={HTTPException: site.failed})
@@ -62,9 +64,10 @@ class _Site:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        for name in ("figure", "lag", "percent", "size", "moment", "duration", "segment", "line", "highest"):
-            self._templates.filters[name] = getattr(shapes, name)
-        self._templates.filters["harmless"] = harmless
+        functions: list[Callable[..., object]] = [shapes.figure, shapes.lag, shapes.percent, shapes.size, shapes.moment]
+        functions += [shapes.duration, shapes.segment, shapes.line, shapes.highest, shapes.rows]
+        functions += [shapes.timeline, harmless]
+        self._templates.filters.update({each.__name__: each for each in functions})
 
     async def icon(self, request: Request) -> Response:
         """Browsers ask for it by this name."""
@@ -94,11 +97,24 @@ class _Site:
 
         return answer
 
+    def file(self, load: Load) -> Answer:
+        """Bytes that a browser keeps as a file."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                found = await load(self._visit(request))
+            except (AdminError, ProtocolError) as error:
+                return self._trouble(request, error)
+            headers = {"Content-Disposition": 'attachment; filename="body.bin"'}
+            return Response(found, media_type="application/octet-stream", headers=headers)
+
+        return answer
+
     def form(self, do: Act) -> Answer:
         """A change; afterwards the browser asks for the page that it leads to."""
 
         async def answer(request: Request) -> Response:
-            form = dict(parse_qsl((await request.body()).decode(errors="replace"), keep_blank_values=True))
+            form = _fields((await request.body()).decode(errors="replace"))
             if not same(form.pop("form_token", ""), self._keys.form):
                 raise HTTPException(403, "the form is of another run of the console: open its page again")
             try:
@@ -137,6 +153,14 @@ class _Site:
             **values,
         )
         return HTMLResponse(text, status)
+
+
+def _fields(text: str) -> dict[str, str]:
+    """What was filled in; several values of one name have blanks between them."""
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(text, keep_blank_values=True):
+        found[name] = f"{found[name]} {value}" if name in found else value
+    return found
 
 
 def _status(error: Exception) -> int:

@@ -12,7 +12,7 @@ import msgspec
 
 from eruca.admin.client import Admin
 from eruca.admin.console.overview import Freshness, freshness
-from eruca.admin.console.shapes import segment
+from eruca.admin.console.shapes import place_of, segment
 from eruca.admin.console.visit import Visit, act, now, page, part
 from eruca.admin.errors import AdminError, BadValue, NotFound
 from eruca.admin.lookups import Asked, ask_each, create_topic
@@ -132,6 +132,7 @@ async def topic(visit: Visit) -> TopicPage:
     status, figures = await asyncio.gather(
         part(errors, "queues", topic_status(admin, name)), part(errors, "traffic", _traffic(admin, name))
     )
+    errors += visit.console.watch.gone()
     for table in (status, figures):
         errors += table.errors if table is not None else []
     settings = [
@@ -355,4 +356,4 @@ async def send_message(visit: Visit) -> str:
     properties = message_properties(visit.form.get("tags", "").strip(), visit.form.get("keys", "").strip())
     sent = await send(visit.admin, queue, address, body.replace("\r\n", "\n").encode(), properties)
     visit.changed(f"message {sent.unique_key} to {name}", "none", f"{queue.broker_name}:{sent.queue.queue_id}")
-    return f"/messages/{segment(name)}/at/{segment(queue.broker_name)}/{sent.queue.queue_id}/{sent.queue_offset}"
+    return place_of(sent.queue, sent.queue_offset)

@@ -36,6 +36,10 @@ class Console:
     write: bool = False
     resets: dict[str, object] = field(default_factory=dict)
     """The resets that were begun, by their ids; the page of resets knows their type."""
+    tasks: dict[str, object] = field(default_factory=dict)
+    """Dead letters that were begun to be sent back, by their ids; their page knows the type."""
+    sent_back: set[str] = field(default_factory=set)
+    """Topics and places of the dead letters that were sent back."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class Visit:
 
 Find = Callable[[Visit], Awaitable[msgspec.Struct]]
 Act = Callable[[Visit], Awaitable[str]]
+Load = Callable[[Visit], Awaitable[bytes]]
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,7 @@ class Page:
 
 PAGES: list[Page] = []
 ACTS: dict[str, Act] = {}
+FILES: dict[str, Load] = {}
 
 
 def page(path: str, template: str) -> Callable[[Find], Find]:
@@ -105,6 +111,16 @@ def page(path: str, template: str) -> Callable[[Find], Find]:
 
     def register(find: Find) -> Find:
         PAGES.append(Page(path, template, find))
+        return find
+
+    return register
+
+
+def download(path: str) -> Callable[[Load], Load]:
+    """Register bytes that a browser keeps as a file, and never shows."""
+
+    def register(find: Load) -> Load:
+        FILES[path] = find
         return find
 
     return register

@@ -18,7 +18,7 @@ import msgspec
 
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError
-from eruca.admin.results.answer import Moment, Result
+from eruca.admin.results.answer import Moment, PeerError, Result
 from eruca.admin.results.brokers import Brokers, brokers
 from eruca.admin.results.progress import Groups, GroupSummary, Lag, groups_in_short
 from eruca.protocol.errors import ProtocolError
@@ -119,16 +119,41 @@ class Watch:
         for each in found.items:
             self.expected[each.broker, each.broker_id] = each.address
         masters = [each for each in found.items if each.broker_id == 0]
-        gone = {name for name, number in self.expected if number == 0} - {each.broker for each in masters}
-        sends = [each.sends.per_second if each.sends else None for each in masters] + [None] * len(gone)
-        pulls = [each.pulls.per_second if each.pulls else None for each in masters] + [None] * len(gone)
+        gone: list[float | None] = [None] * len(self.gone())
+        sends = [each.sends.per_second if each.sends else None for each in masters] + gone
+        pulls = [each.pulls.per_second if each.pulls else None for each in masters] + gone
         lag = total_lag(self.groups.answer)
         known = lag is not None and lag.complete
         self.points.append(
             Point(at=found.at, received=_sum(sends), delivered=_sum(pulls), lag=lag.known if lag and known else None)
         )
 
+    def gone(self) -> list[PeerError]:
+        """The masters that were there since the console started, and that the nameservers do not know any more.
+
+        What they hold is in no route now, so no figure of a group or a topic can be whole.
+        """
+        there = (
+            {each.broker for each in self.brokers.answer.items if each.broker_id == 0} if self.brokers.answer else set()
+        )
+        return [
+            PeerError(
+                peer=f"{name} {address}",
+                code=None,
+                text="it is gone, the nameservers do not know it any more",
+                missing="its queues are missing",
+            )
+            for (name, number), address in sorted(self.expected.items())
+            if number == 0 and name not in there
+        ]
+
+    def of_known(self, lag: Lag | None) -> Lag | None:
+        """A lag, which is only a part as long as a broker is gone."""
+        return msgspec.structs.replace(lag, complete=False) if lag is not None and self.gone() else lag
+
     def _saw_groups(self, found: Groups) -> None:
+        items = [msgspec.structs.replace(each, lag=self.of_known(each.lag)) for each in found.items]
+        found = self.groups.answer = msgspec.structs.replace(found, items=items)
         moment = time.monotonic()
         for each in found.items:
             ring = self.lags.setdefault(each.group, deque(maxlen=int(WINDOW / self._every)))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from eruca.admin.client import Admin
 from eruca.admin.results.answer import WIDE, Moment, Result
-from eruca.protocol.bodies import PlainAccessConfig
+from eruca.protocol import api
+from eruca.protocol.bodies import DataVersion, PlainAccessConfig, decode_file_versions
 
 
 class AccessFile(Result, frozen=True, kw_only=True, rename="camel"):
@@ -18,6 +20,23 @@ class AccessFile(Result, frozen=True, kw_only=True, rename="camel"):
     """None where the broker does not say it."""
     version: int
     changed: Moment | None
+
+
+async def access_files(admin: Admin, address: str) -> list[AccessFile]:
+    """The files of accounts at a broker (52). Raises PeerRefused where it has no access control."""
+    header = (await admin.call(address, api.GET_BROKER_CLUSTER_ACL_INFO)).header
+    files = decode_file_versions(header.all_acl_file_version) if header.all_acl_file_version else {}
+    return [
+        AccessFile(
+            cluster=header.cluster_name,
+            broker=header.broker_name,
+            address=header.broker_addr,
+            path=path or None,
+            version=version.counter,
+            changed=Moment.known(version.timestamp),
+        )
+        for path, version in (files or {"": DataVersion.decode(header.version.encode())}).items()
+    ]
 
 
 class Account(Result, frozen=True, kw_only=True, rename="camel"):

@@ -1,0 +1,283 @@
+"""Dead letters: groups that have any, the letters of one group, and the way back to their topics.
+
+A letter stays where it is when a copy is sent back: brokers delete letters with their files. What this console has sent
+back is marked. All letters are sent back in a task of its own, at a rate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from eruca.admin.client import Admin, broker_addresses
+from eruca.admin.console.overview import Freshness, freshness
+from eruca.admin.console.shapes import segment
+from eruca.admin.console.visit import Console, Visit, act, now, page
+from eruca.admin.errors import AdminError, BadValue, NotFound
+from eruca.admin.lookups import ask_each, topic_stats
+from eruca.admin.messages import body_of, choose_queue, pull, send
+from eruca.admin.results.answer import Moment, PeerError, Result, Table, errors_of
+from eruca.admin.results.messages import Message, message_of
+from eruca.admin.results.topics import topic_status
+from eruca.client.consuming.last_error import last_error_of
+from eruca.client.dead_letter import properties_of_copy
+from eruca.protocol.errors import ProtocolError
+from eruca.protocol.names import DLQ_PREFIX, RETRY_TOPIC, dead_letter_topic, is_dead_letter_topic
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import Record
+
+MOST = 100
+"""Letters on a page, the latest ones."""
+RATE = 100
+"""Letters per second, where the form says nothing."""
+BATCH = 32
+
+
+class LettersOfGroup(Result, frozen=True, kw_only=True, rename="camel"):
+    """How many letters a group has."""
+
+    group: str
+    letters: int | None
+    """None where a broker did not say it."""
+    last: Moment | None
+
+
+class DeadLettersPage(Table[LettersOfGroup], frozen=True, kw_only=True, rename="camel"):
+    """Groups with dead letters."""
+
+
+@page("/dead-letters", "dead_letters.html")
+async def dead_letters(visit: Visit) -> DeadLettersPage:
+    """Every group with a topic of dead letters."""
+    topics = [each for each in await visit.admin.all_topics() if is_dead_letter_topic(each)]
+    asked = await ask_each({topic: topic_status(visit.admin, topic) for topic in topics})
+    items = []
+    errors = errors_of(asked.errors, "its letters are not counted")
+    for topic in sorted(topics):
+        status = asked.answers.get(topic)
+        stamps = [each.last_stored for each in status.items if each.last_stored] if status else []
+        counted = sum(each.max_offset - each.min_offset for each in status.items) if status else None
+        errors += status.errors if status else []
+        items.append(
+            LettersOfGroup(
+                group=topic.removeprefix(DLQ_PREFIX),
+                letters=None if status is None or status.errors else counted,
+                last=max(stamps, key=lambda each: each.ms, default=None),
+            )
+        )
+    return DeadLettersPage(items=[each for each in items if each.letters != 0], errors=errors)
+
+
+class Letter(Result, frozen=True, kw_only=True, rename="camel"):
+    """A dead letter."""
+
+    message: Message
+    place: str
+    """``broker:queue:offset``."""
+    topic: str
+    """That it was sent to; empty where it does not say."""
+    reason: str
+    """Empty where it does not say."""
+    traceback: str
+    sent_back: bool
+    """By this console, since it started."""
+
+
+class SendingBack(Result, frozen=True, kw_only=True, rename="camel"):
+    """All letters of a group on their way back."""
+
+    began: Moment
+    sent: int
+    of: int
+    state: str
+    """going, done or failed."""
+    error: str
+
+
+class LettersPage(Table[Letter], frozen=True, kw_only=True, rename="camel"):
+    """The letters of a group, the latest first."""
+
+    group: str
+    count: int | None
+    sending: list[SendingBack]
+    seen: Freshness
+
+
+@dataclass
+class Task:
+    """All letters of a group on their way back, in a task."""
+
+    group: str
+    began: Moment
+    of: int = 0
+    sent: int = 0
+    state: str = "going"
+    error: str = ""
+    task: asyncio.Task[None] | None = field(default=None, repr=False)
+
+
+@page("/dead-letters/{group}", "letters.html")
+async def letters(visit: Visit) -> LettersPage:
+    """The letters of a group."""
+    group = visit.names["group"]
+    errors: list[PeerError] = []
+    spans, addresses = await _spans(visit.admin, group, errors)
+    share = max(1, MOST // max(1, len(spans)))
+
+    async def last(queue: MessageQueue) -> list[Letter]:
+        first, end = spans[queue]
+        pulled = await pull(visit.admin, addresses[queue.broker_name], queue, max(first, end - share), share)
+        return [_letter(visit.console, queue, each) for each in pulled.records]
+
+    asked = await ask_each({str(queue): last(queue) for queue in spans})
+    errors += errors_of(asked.errors, "its letters are missing")
+    found = [each for of_queue in asked.answers.values() for each in of_queue]
+    return LettersPage(
+        group=group,
+        items=sorted(found, key=lambda each: each.message.stored.ms, reverse=True),
+        count=None if errors else sum(end - first for first, end in spans.values()),
+        sending=[
+            SendingBack(began=each.began, sent=each.sent, of=each.of, state=each.state, error=each.error)
+            for each in _tasks(visit.console)
+            if each.group == group
+        ],
+        seen=freshness(0.0, ""),
+        errors=errors,
+    )
+
+
+def _letter(console: Console, queue: MessageQueue, record: Record) -> Letter:
+    place, error = f"{queue.broker_name}:{queue.queue_id}:{record.queue_offset}", last_error_of(record.properties)
+    return Letter(
+        message=message_of(record, broker=queue.broker_name, body=body_of(record)[:200]),
+        place=place,
+        topic=record.properties.get(RETRY_TOPIC, ""),
+        reason=str(error) if error.kind else "",
+        traceback=error.traceback,
+        sent_back=f"{record.topic}:{place}" in console.sent_back,
+    )
+
+
+async def _spans(
+    admin: Admin, group: str, errors: list[PeerError]
+) -> tuple[dict[MessageQueue, tuple[int, int]], dict[str, str]]:
+    """First and next offset of each queue of letters, and the addresses of their brokers."""
+    topic = dead_letter_topic(group)
+    if topic not in await admin.all_topics():
+        return {}, {}
+    addresses = dict(broker_addresses(await admin.route(topic)))
+    stats = await topic_stats(admin, topic)
+    errors += errors_of(stats.errors, "its letters are missing")
+    spans = {
+        queue: (at.min_offset, at.max_offset)
+        for table in stats.answers.values()
+        for queue, at in sorted(table.items())
+        if at.max_offset > at.min_offset and queue.broker_name in addresses
+    }
+    return spans, addresses
+
+
+# ------------------------------------------------------------------ back to the topic
+
+
+@act("/dead-letters/{group}/back")
+async def back(visit: Visit) -> str:
+    """Send marked letters back, or all that are there now."""
+    group = visit.names["group"]
+    marked = [each for each in visit.form.get("places", "").split() if each]
+    if "all" in visit.form:
+        visit.confirmed(group)
+        await _begin_all(visit, group)
+    elif not marked:
+        raise BadValue("mark the letters that are to be sent back")
+    else:
+        await _send_marked(visit, group, marked)
+    return f"/dead-letters/{segment(group)}"
+
+
+async def _send_marked(visit: Visit, group: str, places: Sequence[str]) -> None:
+    errors: list[PeerError] = []
+    _, addresses = await _spans(visit.admin, group, errors)
+    for place in places:
+        broker, _, rest = place.partition(":")
+        queue_id, _, offset = rest.partition(":")
+        if broker not in addresses or not queue_id.isdecimal() or not offset.isdecimal():
+            raise NotFound(f"{group} has no dead letter at {place}")
+        queue = MessageQueue(dead_letter_topic(group), broker, int(queue_id))
+        pulled = await pull(visit.admin, addresses[broker], queue, int(offset), 1)
+        record = next((each for each in pulled.records if each.queue_offset == int(offset)), None)
+        if record is None:
+            raise NotFound(f"{group} has no dead letter at {place} any more")
+        await _send_back(visit, queue, record)
+
+
+async def _begin_all(visit: Visit, group: str) -> None:
+    rate = visit.number("rate", RATE)
+    if not 0 < rate <= 10_000:
+        raise BadValue(f"a rate is 1 to 10000 letters per second, not {rate}")
+    errors: list[PeerError] = []
+    spans, addresses = await _spans(visit.admin, group, errors)
+    if errors:
+        raise AdminError(f"nothing was sent: {errors[0].peer}: {errors[0].text}")
+    sending = Task(group, now(), of=sum(end - first for first, end in spans.values()))
+    visit.console.tasks[secrets.token_hex(4)] = sending
+    sending.task = asyncio.create_task(_send_all(visit, sending, spans, addresses, 1 / rate))
+
+
+async def _send_all(
+    visit: Visit,
+    sending: Task,
+    spans: dict[MessageQueue, tuple[int, int]],
+    addresses: dict[str, str],
+    pause: float,
+) -> None:
+    try:
+        for queue, (first, end) in spans.items():
+            offset = first
+            while offset < end:
+                pulled = await pull(visit.admin, addresses[queue.broker_name], queue, offset, min(BATCH, end - offset))
+                for record in pulled.records:
+                    if record.queue_offset < end:
+                        await _send_back(visit, queue, record)
+                        sending.sent += 1
+                        await asyncio.sleep(pause)
+                if pulled.next_offset <= offset:
+                    break
+                offset = pulled.next_offset
+        sending.state = "done"
+    except (AdminError, ProtocolError) as error:
+        sending.state, sending.error = "failed", str(error)
+    except asyncio.CancelledError:
+        sending.state, sending.error = "failed", "the console has ended"
+        raise
+
+
+async def _send_back(visit: Visit, letters_of: MessageQueue, record: Record) -> None:
+    """A copy to the topic that the letter came from."""
+    place = f"{letters_of.broker_name}:{letters_of.queue_id}:{record.queue_offset}"
+    topic = record.properties.get(RETRY_TOPIC, "")
+    if not topic:
+        raise AdminError(f"the dead letter at {place} does not say which topic it came from")
+    queue, address = await choose_queue(visit.admin, topic, None, None)
+    properties = properties_of_copy(record.properties, place)
+    sent = await send(visit.admin, queue, address, body_of(record), properties)
+    visit.console.sent_back.add(f"{record.topic}:{place}")
+    visit.changed(
+        f"dead letter {place} of {record.topic} sent to {topic}",
+        "none",
+        f"{queue.broker_name}:{sent.queue.queue_id}:{sent.queue_offset}",
+    )
+
+
+def _tasks(console: Console) -> list[Task]:
+    return [each for each in console.tasks.values() if isinstance(each, Task)]
+
+
+async def end_sending(console: Console) -> None:
+    """Stop between two letters."""
+    tasks = [each.task for each in _tasks(console) if each.task is not None and not each.task.done()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,278 @@
+"""Messages: find them by id, key, place or time; one message with its body, what groups did with it, and its trace.
+
+A body is only ever shown as text, or as a file to be kept. A message may be given to a member, or be sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from eruca.admin.client import HEAVY, Admin, broker_addresses
+from eruca.admin.console.shapes import place_of
+from eruca.admin.console.visit import Visit, act, download, page, part
+from eruca.admin.errors import AdminError, BadValue, NotFound
+from eruca.admin.lookups import ask_each, members_of, offset_at, topic_stats
+from eruca.admin.messages import body_of, choose_queue, find, pull, send, view
+from eruca.admin.results.answer import Answer, PeerError, Result, Table, errors_of
+from eruca.admin.results.message_tracks import Track, tracks
+from eruca.admin.results.messages import Message, Step, message_of
+from eruca.admin.results.traces import trace
+from eruca.admin.text import point_of_time
+from eruca.protocol import api
+from eruca.protocol.bodies import ConsumeMessageDirectlyResult
+from eruca.protocol.headers import clients
+from eruca.protocol.names import TRACE_TOPIC
+from eruca.protocol.queues import MessageQueue
+from eruca.protocol.record import Record, host_text
+
+MOST = 50
+"""Messages in a list."""
+SHOWN = 64 << 10
+"""Bytes of a body that a page has; the rest is in the download."""
+HEX = 2 << 10
+"""Bytes that are shown as hex."""
+
+
+class MessagesPage(Table[Message], frozen=True, kw_only=True, rename="camel"):
+    """Messages that were found."""
+
+    topic: str
+    by: str
+    """How they were found, in words; empty where nothing was asked."""
+
+
+@page("/messages", "messages.html")
+async def messages(visit: Visit) -> MessagesPage:
+    """The form; filled in, what is found. Without id, key, queue and time: the last messages of a topic."""
+    given = {name: value.strip() for name, value in visit.query.items()}
+    topic, admin = given.get("topic", ""), visit.admin
+    errors: list[PeerError] = []
+    if identity := given.get("id", ""):
+        by, found = f"id {identity}", await _by_id(admin, topic, identity, errors)
+    elif not topic:
+        by, found = "", []
+    elif key := given.get("key", ""):
+        asked = await find(admin, topic, key, most=MOST)
+        errors += errors_of(asked.errors, "its messages are missing")
+        by, found = f"key {key}", [(name, each) for name, each_of in asked.answers.items() for each in each_of]
+    elif queue := given.get("queue", ""):
+        by, found = await _by_place(visit, topic, queue)
+    elif time := given.get("at", ""):
+        by, found = f"time {time}", await _since(admin, topic, point_of_time(time), errors)
+    else:
+        by, found = "place: the last ones of each queue", await _last(admin, topic, errors)
+    items = [message_of(record, broker=broker, body=body_of(record)[:200]) for broker, record in found[:MOST]]
+    return MessagesPage(items=items, topic=topic, by=by, errors=errors)
+
+
+Found = list[tuple[str, Record]]
+"""Messages with the names of their brokers."""
+
+
+async def _by_id(admin: Admin, topic: str, identity: str, errors: list[PeerError]) -> Found:
+    """By the producer's id in a topic; without a topic by the broker's id."""
+    if not topic:
+        record = await view(admin, identity)
+        return [(await admin.broker_name_at(host_text(record.store_host)), record)]
+    asked = await find(admin, topic, identity, unique=True)
+    errors += errors_of(asked.errors, "its messages are missing")
+    found = [(name, each) for name, each_of in asked.answers.items() for each in each_of]
+    if not found and not errors:
+        raise NotFound(f"no message of topic {topic} has the id {identity}; a broker's id is found without a topic")
+    return sorted(found, key=lambda each: each[1].store_timestamp)
+
+
+async def _by_place(visit: Visit, topic: str, place: str) -> tuple[str, Found]:
+    """From an offset of a queue on; without an offset the last ones."""
+    broker, _, number = place.rpartition(":")
+    if not number.isdecimal():
+        raise BadValue(f"a queue is named broker:queue, such as broker-a:0, not '{place}'")
+    address = await _address(visit.admin, topic, broker)
+    queue = MessageQueue(topic, broker, int(number))
+    if text := visit.query.get("offset", "").strip():
+        if not text.isdecimal():
+            raise BadValue(f"an offset is a whole number, not '{text}'")
+        offset = int(text)
+    else:
+        offset = max(0, await offset_at(visit.admin, address, queue, -1) - MOST)
+    pulled = await pull(visit.admin, address, queue, offset, MOST)
+    if not pulled.records and pulled.next_offset > offset:
+        pulled = await pull(visit.admin, address, queue, pulled.next_offset, MOST)
+    return f"{place} from offset {offset}", [(broker, each) for each in pulled.records]
+
+
+async def _since(admin: Admin, topic: str, time: int, errors: list[PeerError]) -> Found:
+    """The first messages at a time or after it, of all queues."""
+    addresses = dict(broker_addresses(await admin.route(topic)))
+    stats = await topic_stats(admin, topic)
+    errors += errors_of(stats.errors, "its messages are missing")
+
+    async def first(queue: MessageQueue) -> Found:
+        address = addresses[queue.broker_name]
+        offset = await offset_at(admin, address, queue, time)
+        pulled = await pull(admin, address, queue, max(0, offset), 32)
+        return [(queue.broker_name, each) for each in pulled.records if each.store_timestamp >= time]
+
+    queues = [queue for table in stats.answers.values() for queue in table if queue.broker_name in addresses]
+    asked = await ask_each({str(queue): first(queue) for queue in queues})
+    errors += errors_of(asked.errors, "its messages are missing")
+    return sorted(
+        (each for found in asked.answers.values() for each in found), key=lambda each: each[1].store_timestamp
+    )
+
+
+async def _last(admin: Admin, topic: str, errors: list[PeerError]) -> Found:
+    """The last messages of each queue, the latest first."""
+    addresses = dict(broker_addresses(await admin.route(topic)))
+    stats = await topic_stats(admin, topic)
+    errors += errors_of(stats.errors, "its messages are missing")
+    ends = {
+        queue: at for table in stats.answers.values() for queue, at in table.items() if at.max_offset > at.min_offset
+    }
+    each_of = max(1, MOST // max(1, len(ends)))
+
+    async def last(queue: MessageQueue) -> Found:
+        start = max(ends[queue].min_offset, ends[queue].max_offset - each_of)
+        pulled = await pull(admin, addresses[queue.broker_name], queue, start, each_of)
+        return [(queue.broker_name, each) for each in pulled.records]
+
+    asked = await ask_each({str(queue): last(queue) for queue in ends if queue.broker_name in addresses})
+    errors += errors_of(asked.errors, "its messages are missing")
+    found = [each for found in asked.answers.values() for each in found]
+    return sorted(found, key=lambda each: each[1].store_timestamp, reverse=True)
+
+
+async def _address(admin: Admin, topic: str, broker: str) -> str:
+    addresses = dict(broker_addresses(await admin.route(topic)))
+    if broker not in addresses:
+        raise NotFound(f"topic {topic} is not on broker {broker}; its brokers: {', '.join(sorted(addresses))}")
+    return addresses[broker]
+
+
+# ------------------------------------------------------------------ one message
+
+
+class OnlineAt(Result, frozen=True, kw_only=True, rename="camel"):
+    """A member that a message can be given to."""
+
+    group: str
+    client_id: str
+
+
+class MessagePage(Answer, frozen=True, kw_only=True, rename="camel"):
+    """All of one message; None for a part that could not be had."""
+
+    message: Message
+    body_size: int
+    """Bytes, uncompressed."""
+    json: str | None
+    """The body, where it is JSON, line by line."""
+    hex: str
+    tracks: list[Track] | None
+    steps: list[Step]
+    members: list[OnlineAt]
+
+
+_PLACE = "/messages/{topic}/at/{broker}/{queue:int}/{offset:int}"
+
+
+@page(_PLACE, "message.html")
+async def message(visit: Visit) -> MessagePage:
+    """The message at a place."""
+    record, broker = await _record(visit)
+    body, admin = body_of(record), visit.admin
+    errors: list[PeerError] = []
+    found, steps = await asyncio.gather(
+        part(errors, "groups", tracks(admin, record)), part(errors, "trace", _trace(admin, record))
+    )
+    asked = await ask_each({each.group: members_of(admin, each.group) for each in found or []})
+    text = body[:SHOWN].decode(errors="ignore").encode() if len(body) > SHOWN else body
+    return MessagePage(
+        message=message_of(record, broker=broker, body=text),
+        body_size=len(body),
+        json=_json(body),
+        hex=_hex(body[:HEX]),
+        tracks=found,
+        steps=sorted(steps or [], key=lambda each: each.at.ms),
+        members=[
+            OnlineAt(group=group, client_id=each.client_id)
+            for group, online in asked.answers.items()
+            for each in online.connection_set
+        ],
+        errors=errors,
+    )
+
+
+async def _record(visit: Visit) -> tuple[Record, str]:
+    topic, broker = visit.names["topic"], visit.names["broker"]
+    queue, offset = MessageQueue(topic, broker, int(visit.names["queue"])), int(visit.names["offset"])
+    pulled = await pull(visit.admin, await _address(visit.admin, topic, broker), queue, offset, 1)
+    record = next((each for each in pulled.records if each.queue_offset == offset), None)
+    if record is None:
+        raise NotFound(
+            f"{broker}:{queue.queue_id} has no message of {topic} at offset {offset}: its offsets are "
+            f"{pulled.min_offset} to {pulled.max_offset - 1}"
+        )
+    return record, broker
+
+
+async def _trace(admin: Admin, record: Record) -> list[Step]:
+    """What clients recorded; nothing where no client ever did."""
+    if record.unique_key is None or TRACE_TOPIC not in await admin.all_topics():
+        return []
+    steps, _ = await trace(admin, TRACE_TOPIC, record.unique_key)
+    return steps
+
+
+def _json(body: bytes) -> str | None:
+    if len(body) > SHOWN or body.lstrip()[:1] not in (b"{", b"["):
+        return None
+    try:
+        return json.dumps(json.loads(body), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _hex(body: bytes) -> str:
+    def row(at: int) -> str:
+        piece = body[at : at + 16]
+        letters = "".join(chr(each) if 32 <= each < 127 else "." for each in piece)
+        return f"{at:06x}  {piece[:8].hex(' '):<23}  {piece[8:].hex(' '):<23}  {letters}"
+
+    return "\n".join(row(at) for at in range(0, len(body), 16))
+
+
+@download(f"{_PLACE}/body")
+async def body(visit: Visit) -> bytes:
+    """The body, uncompressed."""
+    record, _ = await _record(visit)
+    return body_of(record)
+
+
+@act(f"{_PLACE}/again")
+async def send_again(visit: Visit) -> str:
+    """Send a copy to any queue of the topic (310)."""
+    record, _ = await _record(visit)
+    queue, address = await choose_queue(visit.admin, record.topic, None, None)
+    sent = await send(visit.admin, queue, address, body_of(record), record.properties)
+    place = f"{queue.broker_name}:{sent.queue.queue_id}:{sent.queue_offset}"
+    visit.changed(f"message {sent.unique_key} of {record.topic} sent again", "none", place)
+    return place_of(sent.queue, sent.queue_offset)
+
+
+@act(f"{_PLACE}/consume")
+async def consume(visit: Visit) -> str:
+    """Give the message to one member now (309)."""
+    record, broker = await _record(visit)
+    group, blank, client = visit.given("member").partition(" ")
+    if not blank:
+        raise BadValue("choose a member")
+    request = clients.ConsumeMessageDirectly(consumer_group=group, client_id=client, msg_id=record.offset_message_id)
+    address = host_text(record.store_host)
+    answer = await visit.admin.call(address, api.CONSUME_MESSAGE_DIRECTLY, request, timeout=HEAVY)
+    result = ConsumeMessageDirectlyResult.decode(answer.body)
+    visit.changed(f"message {record.offset_message_id} consumed by {client} of {group}", "none", result.consume_result)
+    if result.consume_result != "CR_SUCCESS":
+        raise AdminError(f"{client} says {result.consume_result} after {result.spent_time_mills} ms: {result.remark}")
+    return place_of(MessageQueue(record.topic, broker, record.queue_id), record.queue_offset)

@@ -1,0 +1,162 @@
+"""Messages in the console: found, shown as text only, sent again, given to a member; dead letters sent back."""
+
+from __future__ import annotations
+
+import pytest
+
+from eruca.admin.client import Admin
+from eruca.admin.console.dead_letters import Task
+from eruca.admin.messages import send
+from eruca.client import PushConsumer, ReceivedMessage, Reject
+from eruca.protocol.queues import MessageQueue
+from tests.admin.conftest import Lab
+from tests.admin.console.conftest import Desk
+
+SCRIPT = "<script>alert(1)</script>"
+PLACE = "/messages/T/at/broker-a/0/0"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"topic": "T"},
+        {"topic": "T", "key": "k1"},
+        {"topic": "T", "queue": "broker-a:0"},
+        {"topic": "T", "queue": "broker-a:0", "offset": "0"},
+        {"topic": "T", "at": "yesterday 12:00"},
+    ],
+)
+async def test_a_message_is_found(lab: Lab, desk: Desk, question: dict[str, str]) -> None:
+    await lab.topic("T")
+    await lab.send("T", "hello", keys="k1 k2", tags="tag")
+    answer = await desk.browser.get("/messages", params=question)
+    assert PLACE in answer.text
+    assert "hello" in answer.text
+
+
+async def test_a_message_is_found_by_either_id(lab: Lab, desk: Desk) -> None:
+    await lab.topic("T")
+    [identity] = await lab.send("T", "hello")
+    assert "hello" in await desk.text(f"/messages?topic=T&id={identity}")
+    found = (await desk.json(PLACE))["message"]
+    assert isinstance(found, dict) and found["id"] == identity
+    assert "hello" in await desk.text(f"/messages?id={found['offsetId']}")
+    assert "no message of topic T has the id none" in await desk.text("/messages?topic=T&id=none", 404)
+    assert "has no message of T at offset 7: its offsets are 0 to 0" in await desk.text(
+        "/messages/T/at/broker-a/0/7", 404
+    )
+
+
+async def test_a_body_is_shown_as_text_json_and_hex_and_kept_as_a_file(lab: Lab, desk: Desk) -> None:
+    await lab.topic("T")
+    await lab.send("T", '{"a":["ü"]}', SCRIPT, keys=SCRIPT)
+    page = (await desk.browser.get(PLACE)).text
+    assert "{\n  &#34;a&#34;: [\n    &#34;ü&#34;\n  ]\n}" in page
+    assert "000000  7b 22 61 22 3a 5b 22 c3  bc 22 5d 7d" in page
+
+    for path in ("/messages/T/at/broker-a/0/1", "/messages?topic=T", f"/messages?topic=T&key={SCRIPT}"):
+        assert SCRIPT not in (await desk.browser.get(path)).text
+    file = await desk.browser.get("/messages/T/at/broker-a/0/1/body")
+    assert file.content == SCRIPT.encode()
+    assert file.headers["content-type"] == "application/octet-stream"
+    assert file.headers["content-disposition"].startswith("attachment")
+
+
+async def test_a_body_that_is_no_text(lab: Lab, desk: Desk) -> None:
+    await lab.topic("T")
+    async with Admin([lab.nameserver]) as admin:
+        await send(admin, MessageQueue("T", "broker-a", 0), lab.broker, b"\xff\x00\x01", {})
+    text = await desk.text(PLACE)
+    assert "It is no text." in text
+    assert "000000 ff 00 01" in text
+
+
+async def test_a_message_is_sent_and_sent_again(lab: Lab, desk: Desk) -> None:
+    await lab.topic("T")
+    sent = await desk.post("/topics/T/send", body="from the console", tags="t", keys="k", queue="broker-a:0")
+    assert sent.headers["location"] == PLACE
+    again = await desk.post(f"{PLACE}/again")
+    assert again.headers["location"] == "/messages/T/at/broker-a/0/1"
+    assert "from the console" in await desk.text("/messages/T/at/broker-a/0/1")
+    assert len(desk.said) == 2
+
+
+async def test_a_member_consumes_a_message_now(lab: Lab, desk: Desk) -> None:
+    await lab.topic("T")
+    await lab.send("T", "one")
+    bodies: list[bytes] = []
+
+    async def listen(message: ReceivedMessage) -> None:
+        bodies.append(message.body)
+
+    consumer = PushConsumer("g", listen, nameserver=lab.nameserver, start_from="end").subscribe("T")
+    async with consumer:
+        found = (await desk.json(PLACE))["members"]
+        assert isinstance(found, list)
+        [member] = found
+        answer = await desk.post(f"{PLACE}/consume", member=f"{member['group']} {member['clientId']}")
+        assert answer.status_code == 303, answer.text
+    assert b"one" in bodies
+    assert "CR_SUCCESS" in desk.said[-1]
+
+
+# ------------------------------------------------------------------ dead letters
+
+
+async def given_up(lab: Lab, *bodies: str) -> None:
+    """Messages of topic T that group g has given up."""
+    await lab.topic("T")
+    left = len(bodies)
+
+    async def listen(message: ReceivedMessage) -> Reject:
+        return Reject("no such dish")
+
+    consumer = PushConsumer("g", listen, nameserver=lab.nameserver, start_from="first").subscribe("T")
+    async with consumer:
+        await lab.send("T", *bodies)
+        async with Admin([lab.nameserver]) as admin:
+            desk_topics = admin.all_topics
+            for _ in range(400):
+                if "%DLQ%g" in await desk_topics():
+                    status = await lab.mqadmin("topicStatus", "-t", "%DLQ%g")
+                    if sum(int(row[3]) for row in status.rows[1:]) == left:
+                        return
+    raise AssertionError("the letters did not come")
+
+
+async def test_dead_letters_are_listed_with_their_reason(lab: Lab, desk: Desk) -> None:
+    assert "no group has any" in await desk.text("/dead-letters")
+    await given_up(lab, "one", "two")
+    assert "g 2 20" in await desk.text("/dead-letters")
+    text = await desk.text("/dead-letters/g")
+    assert "2 letters" in text
+    assert "T Reject: no such dish" in text
+
+
+async def test_a_marked_letter_goes_back_to_its_topic(lab: Lab, desk: Desk) -> None:
+    await given_up(lab, "one", "two")
+    letters = (await desk.json("/dead-letters/g"))["items"]
+    assert isinstance(letters, list)
+    place = next(each["place"] for each in letters if each["message"]["body"] == "two")
+    answer = await desk.post("/dead-letters/g/back", places=place)
+    assert answer.headers["location"] == "/dead-letters/g"
+    copies = (await desk.json("/messages?topic=T"))["items"]
+    assert isinstance(copies, list)
+    assert sorted(each["body"] for each in copies) == ["one", "two", "two"]
+    copy = max(copies, key=lambda each: each["stored"]["ms"])
+    assert copy["properties"]["REDRIVEN_FROM"] == place
+    assert not any(name.startswith("DEAD_LETTER") for name in copy["properties"])
+    assert "yes" in await desk.text("/dead-letters/g")
+    assert "mark the letters" in (await desk.post("/dead-letters/g/back")).text
+
+
+async def test_all_letters_go_back_at_a_rate(lab: Lab, desk: Desk) -> None:
+    await given_up(lab, "one", "two", "three")
+    assert (await desk.post("/dead-letters/g/back", all="on", rate="100", confirm="x")).status_code == 400
+    await desk.post("/dead-letters/g/back", all="on", rate="100", confirm="g")
+    [sending] = desk.console.tasks.values()
+    assert isinstance(sending, Task) and sending.task is not None
+    await sending.task
+    assert "3 of 3 sent back, done" in await desk.text("/dead-letters/g")
+    copies = (await desk.json("/messages?topic=T"))["items"]
+    assert isinstance(copies, list) and len(copies) == 6

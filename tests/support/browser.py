@@ -1,0 +1,86 @@
+"""Debian's headless Chromium, and what a person does with it; a machine without it leaves such tests out."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+
+DRIVER, PROGRAM = Path("/usr/bin/chromedriver"), Path("/usr/bin/chromium")
+FLAGS = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,900", "--lang=en")
+PATIENCE = 15.0
+"""Seconds for what a page shows sooner or later."""
+
+
+class Browser:
+    """One window. ``with`` ends it."""
+
+    def __init__(self, folder: Path) -> None:
+        if not (DRIVER.exists() and PROGRAM.exists()):
+            pytest.skip("no chromium and chromium-driver here (Debian's packages)")
+        options = ChromeOptions()
+        options.binary_location = str(PROGRAM)
+        for flag in (*FLAGS, f"--user-data-dir={folder}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        environment = {**os.environ, "SE_OFFLINE": "true", "TZ": "UTC", "LANG": "C.UTF-8"}
+        self.window = Chrome(service=Service(str(DRIVER), env=environment), options=options)
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.window.quit()
+
+    def open(self, address: str) -> None:
+        """Go to a page."""
+        self.window.get(address)
+
+    def text(self, selector: str = "body") -> str:
+        """What a person reads there, without the breaks of lines."""
+        return " ".join(self.one(selector).text.split())
+
+    def one(self, selector: str) -> WebElement:
+        """The element of a CSS selector."""
+        return self.window.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector: str) -> list[WebElement]:
+        """The elements of a CSS selector."""
+        return self.window.find_elements(By.CSS_SELECTOR, selector)
+
+    def fill(self, name: str, text: str) -> None:
+        """Type into a field."""
+        field = self.one(f"[name={name}]:not([type=hidden])")
+        field.clear()
+        field.send_keys(text)
+
+    def press(self, words: str) -> None:
+        """Press the button or the link with these words."""
+        path = f"//main//*[(self::button or self::a) and normalize-space()='{words}']"
+        self.window.find_element(By.XPATH, path).click()
+
+    def until(self, condition: Callable[[], bool], what: str, within: float = PATIENCE) -> float:
+        """Wait for a condition; the seconds that it took."""
+        began = time.monotonic()
+        while True:
+            try:
+                if condition():
+                    return time.monotonic() - began
+            except StaleElementReferenceException:
+                pass  # the page has just been fetched again
+            if time.monotonic() - began > within:
+                pytest.fail(f"not within {within:.0f} s: {what}; the page: {self.text()[:2000]}")
+            time.sleep(0.05)
+
+    def complaints(self) -> list[str]:
+        """What the browser's log has of errors since the last look."""
+        log = self.window.get_log("browser")  # type: ignore[no-untyped-call]
+        return [entry["message"] for entry in log if entry["level"] == "SEVERE"]
