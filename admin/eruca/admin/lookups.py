@@ -8,7 +8,7 @@ Owns the requests behind MQAdminExt's ``examineTopicStats``, ``queryTopicConsume
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -62,13 +62,16 @@ async def ask_each(asks: Mapping[str, Awaitable[T]]) -> Asked[T]:
     asked: Asked[T] = Asked({}, {})
 
     async def ask(name: str, question: Awaitable[T]) -> None:
-        async with limit:
-            try:
+        try:
+            async with limit:
                 asked.answers[name] = await question
-            except AdminError as error:
-                asked.errors[name] = error
-            except ProtocolError as error:
-                asked.errors[name] = AdminError(f"its answer cannot be read: {error}")
+        except AdminError as error:
+            asked.errors[name] = error
+        except ProtocolError as error:
+            asked.errors[name] = AdminError(f"its answer cannot be read: {error}")
+        finally:
+            if isinstance(question, Coroutine):
+                question.close()  # it may have waited for its turn when all was cancelled
 
     await asyncio.gather(*(ask(name, question) for name, question in asks.items()))
     return asked

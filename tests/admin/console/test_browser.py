@@ -149,7 +149,7 @@ def test_what_changes_is_seen_within_seconds(kitchen: Kitchen) -> None:
     browser = kitchen.browser
     kitchen.open("/topics/Orders")
     before = sum(int(row.text.split()[4]) for row in browser.all("#queues tbody tr"))
-    kitchen.producer.send(Message("Orders", b"one more"))
+    kitchen.producer.send(Message("Orders", b"one more", keys=[SCRIPT]))
 
     def counted() -> int:
         return sum(int(row.text.split()[4]) for row in browser.all("#queues tbody tr"))

@@ -36,6 +36,28 @@ async def test_the_overview_is_of_the_whole_cluster(lab: Lab, desk: Desk) -> Non
     assert found["brokersExpected"] == 1
 
 
+async def test_the_overview_has_what_the_doctor_found(desk: Desk) -> None:
+    watch = desk.console.watch
+    await watch.until(lambda: watch.findings.answer is not None, within=10)
+    assert "broker broker-a" in await desk.text("/")
+    findings = (await desk.json("/"))["findings"]
+    assert isinstance(findings, list) and "autoCreate" in {each["kind"] for each in findings}
+
+
+async def test_a_master_that_the_nameservers_forget_leaves_every_lag_a_part(lab: Lab, desk: Desk) -> None:
+    await consumed(lab)
+    await lab.register("broker-b", lab.broker, TopicConfig(topic_name="T"))
+    await desk.looked()
+    await lab.peers[-1].close()
+    watch = desk.console.watch
+    await watch.until(lambda: bool(watch.gone()), within=10)
+    await desk.looked()
+    gone = f"broker-b {lab.broker} it is gone, the nameservers do not know it any more: its queues are missing"
+    for page, lag in (("/", "Total lag ≥ 2 ?"), ("/groups", "g ≥ 2 ?"), ("/groups/g", "Lag ≥ 2 ?"), ("/topics/T", "")):
+        text = await desk.text(page)
+        assert gone in text and lag in text, page
+
+
 async def test_topics_are_listed_and_those_of_the_system_on_request(lab: Lab, desk: Desk) -> None:
     await consumed(lab)
     text = await desk.text("/topics")

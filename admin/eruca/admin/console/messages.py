@@ -15,8 +15,8 @@ from eruca.admin.errors import AdminError, BadValue, NotFound
 from eruca.admin.lookups import ask_each, members_of, offset_at, topic_stats
 from eruca.admin.messages import body_of, choose_queue, find, pull, send, view
 from eruca.admin.results.answer import Answer, PeerError, Result, Table, errors_of
-from eruca.admin.results.message_tracks import Track, tracks
-from eruca.admin.results.messages import Message, Step, message_of
+from eruca.admin.results.message_tracks import tracks
+from eruca.admin.results.messages import Message, Step, Track, message_of
 from eruca.admin.results.traces import trace
 from eruca.admin.text import point_of_time
 from eruca.protocol import api

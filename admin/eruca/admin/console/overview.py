@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from eruca.admin.console.visit import Visit, page
 from eruca.admin.console.watch import Point, Watch, total_lag, worst
+from eruca.admin.diagnosis.findings import Finding
 from eruca.admin.results.answer import Answer, Moment, PeerError, Result
 from eruca.admin.results.brokers import BrokerLoad
 from eruca.admin.results.progress import GroupSummary, Lag
@@ -15,6 +16,10 @@ WORST = 5
 """Groups on the page."""
 STALE = 4.0
 """Seconds from which on what is shown is marked as old."""
+
+
+OLD_FINDINGS = 60.0
+"""The same for findings, for which the console looks less often."""
 
 
 class Freshness(Result, frozen=True, kw_only=True, rename="camel"):
@@ -65,6 +70,9 @@ class Overview(Answer, frozen=True, kw_only=True, rename="camel"):
     brokers: list[BrokerLoad]
     slaves: list[SlaveDistance]
     points: list[Point]
+    findings: list[Finding] | None
+    """What the doctor found; None before it has looked."""
+    findings_seen: Freshness
 
 
 @page("/", "overview.html")
@@ -89,13 +97,15 @@ async def overview(visit: Visit) -> Overview:
         brokers=items,
         slaves=distances(items),
         points=list(watch.points),
+        findings=list(watch.findings.answer.items) if watch.findings.answer else None,
+        findings_seen=freshness(watch.findings.age, watch.findings.trouble, OLD_FINDINGS),
         errors=errors,
     )
 
 
-def freshness(age: float | None, trouble: str) -> Freshness:
-    """The age of a part of a page."""
-    return Freshness(age=age, stale=bool(trouble) or age is None or age > STALE, trouble=trouble)
+def freshness(age: float | None, trouble: str, old: float = STALE) -> Freshness:
+    """The age of a part of a page; from ``old`` seconds on it is marked."""
+    return Freshness(age=age, stale=bool(trouble) or age is None or age > old, trouble=trouble)
 
 
 def trend_of(watch: Watch, group: GroupSummary) -> Trend:

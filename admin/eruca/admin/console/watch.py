@@ -17,6 +17,8 @@ from typing import Generic, TypeVar
 import msgspec
 
 from eruca.admin.client import Admin
+from eruca.admin.diagnosis.doctor import diagnose
+from eruca.admin.diagnosis.findings import Findings
 from eruca.admin.errors import AdminError
 from eruca.admin.results.answer import Moment, PeerError, Result
 from eruca.admin.results.brokers import Brokers, brokers
@@ -25,6 +27,8 @@ from eruca.protocol.errors import ProtocolError
 
 EVERY = 2.0
 """Seconds between two looks."""
+DIAGNOSIS_EVERY = 20.0
+"""Seconds between two diagnoses, which ask much more."""
 WINDOW = 15 * 60.0
 """Seconds that the rings go back."""
 FIRST = 2.0
@@ -69,6 +73,7 @@ class Watch:
         self._every = every
         self.brokers: Seen[Brokers] = Seen()
         self.groups: Seen[Groups] = Seen()
+        self.findings: Seen[Findings] = Seen()
         self.points: deque[Point] = deque(maxlen=int(WINDOW / every))
         self.lags: dict[str, deque[tuple[float, int | None]]] = {}
         """Time (monotonic) and lag of each group."""
@@ -82,6 +87,7 @@ class Watch:
         self._tasks = [
             asyncio.create_task(self._look(self.brokers, lambda: brokers(self._admin), self._saw_brokers)),
             asyncio.create_task(self._look(self.groups, lambda: groups_in_short(self._admin), self._saw_groups)),
+            asyncio.create_task(self._look(self.findings, lambda: diagnose(self._admin), None, DIAGNOSIS_EVERY)),
         ]
 
     async def stop(self) -> None:
@@ -101,19 +107,22 @@ class Watch:
             async with asyncio.timeout(within), self._looked:
                 await self._looked.wait_for(condition)
 
-    async def _look(self, seen: Seen[T], ask: Callable[[], Awaitable[T]], note: Callable[[T], None]) -> None:
+    async def _look(
+        self, seen: Seen[T], ask: Callable[[], Awaitable[T]], note: Callable[[T], None] | None, every: float = 0.0
+    ) -> None:
         while True:
             began = time.monotonic()
             try:
                 seen.answer = await ask()
                 seen.at, seen.trouble = time.monotonic(), ""
-                note(seen.answer)
+                if note is not None:
+                    note(seen.answer)
             except (AdminError, ProtocolError) as error:
                 seen.trouble = str(error)
             async with self._looked:
                 self._looked.notify_all()
             took = time.monotonic() - began
-            await asyncio.sleep(max(self._every - took, took * SHARE, 0.1))
+            await asyncio.sleep(max((every or self._every) - took, took * SHARE, 0.1))
 
     def _saw_brokers(self, found: Brokers) -> None:
         for each in found.items:

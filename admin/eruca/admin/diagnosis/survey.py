@@ -140,7 +140,7 @@ async def look(admin: Admin, group: str | None) -> Seen:
     errors: list[PeerError] = []
     views = await _views(admin, errors)
     brokers = _places(views)
-    looked = await ask_each({each.address: _look_at(admin, each) for each in brokers})
+    looked = await ask_each({f"{each.name} {each.address}": _look_at(admin, each) for each in brokers})
     errors += errors_of(looked.errors, "what it has is missing")
     masters = {each.name: each for each in brokers if each.is_master and not each.silent}
     known = {name for each in masters.values() for name in each.groups}
