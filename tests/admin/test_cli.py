@@ -23,7 +23,7 @@ OPTIONS = {
     "topicStatus": "t!",
     "topicClusterList": "t!",
     "topicList": "c+",
-    "allocateMQ": "t! i!",
+    "allocateMQ": "t! i/ g/",
     "updateOrderConf": "t! v m!",
     "clusterList": "m+ i",
     "brokerStatus": "b/ c/",

@@ -134,6 +134,8 @@ async def test_what_members_are_doing(lab: Lab, tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     await lab.topic("T")
     await lab.member("G", "T", answering=running)
+    owned = await lab.done("allocateMQ", "-t", "T", "-g", "G")
+    assert owned.out == '{"result":{"10.0.0.1@c":[{"brokerName":"broker-a","queueId":0,"topic":"T"}]}}\n'
     every = await lab.done("consumerStatus", "-g", "G")
     index, client, version, file = every.rows[1]
     assert (index, client, version) == ("1", "10.0.0.1@c", "V4_9_7")

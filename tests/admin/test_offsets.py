@@ -269,11 +269,44 @@ async def test_a_dry_run_changes_nothing(lab: Lab) -> None:
     assert done.rows[1] == ["#brokerName", "#queueId", *titles.split()]
     assert done.rows[2] == ["broker-a", "0", "0", "0", "0", "0", "-", "0", "0", "-"]
     assert done.rows[3][:6] + done.rows[3][-3:] == ["broker-a", "1", "0", "3", "2", "0", "2", "0", "-"]
-    assert "2 messages come again, 0 unconsumed ones are skipped\n" in done.out
+    assert done.out.splitlines()[1] == (
+        "#brokerName  #queueId  #minOffset  #maxOffset  #storedOffset  #targetOffset  #messageThere            "
+        "#again  #skipped  #member"
+    )
+    assert done.out.splitlines()[-1] == "again 2, skipped 0, queues without an offset 0"
     assert await lab.committed("G", "T") == {0: 0, 1: 2}
     await reset(lab, "resetOffsetByTime", "-g", "G", "-t", "T", "-s", START)
     nothing = await lab.mqadmin("resetOffsetByTime", "-g", "G", "-t", "T", "-s", START, "--dry-run")
     assert nothing.status == 0
+
+
+async def test_a_time_after_the_last_message_is_told(lab: Lab) -> None:
+    await lab.topic("T")
+    await lab.send("T", "a", "b")
+    await lab.commit("G", "T", 2)
+    after = str(time.time_ns() // 1_000_000 + 1)
+    await asyncio.sleep(0.01)
+    for line, words in (
+        (("resetOffsetByTime", "-s", after), "after the last message of every queue, which comes again\n"),
+        (("resetOffset", "--to", after), "after the last message of every queue\n"),
+    ):
+        done = await lab.mqadmin(*line, "-g", "G", "-t", "T", "--dry-run")
+        assert done.out.endswith(words), done.out
+
+
+async def test_of_several_topics_none_moves_before_all_were_seen(lab: Lab) -> None:
+    for topic in ("T", "U"):
+        await lab.topic(topic)
+        await lab.send(topic, *"abc")
+        await lab.commit("G", topic, 3)
+    await lab.topic("V")
+    await lab.send("V", "a")
+    refused = await lab.mqadmin("resetOffset", "-g", "G", "-t", "T,V", "--to", "2")
+    assert (refused.status, "broker-a:0 has the offsets 0 to 1, not 2" in refused.err) == (2, True)
+    assert await lab.committed("G", "T") == {0: 3}
+    await lab.member("G", "U")
+    await reset(lab, "resetOffset", "-g", "G", "--all-topics", "--to", "first", "--wait", "0")
+    assert await lab.committed("G", "T") == {0: 0}, "also a topic that no member subscribes"
 
 
 async def test_the_way_back_gives_every_offset_back(lab: Lab) -> None:

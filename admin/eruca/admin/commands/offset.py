@@ -6,11 +6,11 @@ Owns options and columns; `resets` is what they do.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from eruca.admin.command import TOPIC, Job, Shown, command
-from eruca.admin.errors import AdminError, BadValue, NotFound, Status
+from eruca.admin.errors import AdminError, BadValue, NotFound, Partial, Status
 from eruca.admin.lookups import END, consume_stats, store_offset
 from eruca.admin.posix import Option
 from eruca.admin.resets import ways_back
@@ -21,6 +21,7 @@ from eruca.admin.resets.plan import Options, check
 from eruca.admin.resets.survey import look
 from eruca.admin.resets.targets import Exact, Nearest, Only, Table, Target
 from eruca.admin.results.moves import QueueMove, StoredCopy, moves
+from eruca.admin.results.stored_offsets import stored_offsets
 from eruca.admin.text import millis_text, point_of_time, shown, zoned
 from eruca.protocol.names import retry_topic
 from eruca.protocol.queues import MessageQueue
@@ -41,7 +42,7 @@ SAFETY = (
 
 _RESET = "%-40.32s  %-40s  %-40s"
 _ROLLBACK = "%-20.32s  %-20s  %-20s  %-20s  %-20s  %-20s"
-_PLAN = "%-20s  %-8s  %-10s  %-10s  %-13s  %-13s  %-23s  %-10s  %-10s  %s"
+_PLAN = "%-11s  %-8s  %-10s  %-10s  %-13s  %-13s  %-23s  %-6s  %-8s  %s"
 _WAIT = 15.0
 _SECONDS = re.compile(r"\d{10}")
 
@@ -82,7 +83,7 @@ async def reset_by_time(job: Job) -> AsyncIterator[Shown]:
     )
     online = f"rollback consumer offset by specified group{what}"
     offline = f"rollback consumer offset by specified consumerGroup{what}"
-    async for each in _reset(job, topic, target, online, offline):
+    async for each in _reset(job, {topic: target}, online, offline):
         yield each
 
 
@@ -97,7 +98,7 @@ async def reset_by_time(job: Job) -> AsyncIterator[Shown]:
 )
 async def skip_accumulated(job: Job) -> AsyncIterator[Shown]:
     """As resetOffsetByTime to the end."""
-    async for each in _reset(job, job.text("t"), Nearest(END, "the end"), None, None):
+    async for each in _reset(job, {job.text("t"): Nearest(END, "the end")}, None, None):
         yield each
 
 
@@ -128,19 +129,24 @@ async def reset_offset(job: Job) -> AsyncIterator[Shown]:
         group, table = ways_back.read(job.text("from-file"))
         if group not in (None, job.text("g")):
             raise BadValue(f"{job.text('from-file')} has the offsets of group {group}, not of {job.text('g')}")
+    places: dict[str, Target] = {}
     for topic in await _topics(job, table):
         target = Table(table, job.text("from-file")) if table else await place(job.admin, topic, job.text("to"))
-        if job.has("queue"):
-            target = Only(target, queues(job.text("queue")))
-        async for each in _reset(job, topic, target, None, None):
-            yield each
+        places[topic] = Only(target, queues(job.text("queue"))) if job.has("queue") else target
+    async for each in _reset(job, places, None, None):
+        yield each
 
 
 async def _topics(job: Job, table: dict[MessageQueue, int]) -> Sequence[str]:
     named = [each.strip() for each in job.text("t").split(",") if each.strip()]
     if job.has("all-topics"):
-        found = {queue.topic for queue in (await consume_stats(job.admin, job.text("g"))).offset_table}
-        return sorted(found - {retry_topic(job.text("g"))})
+        masters = {
+            name: address
+            for name, broker in (await job.admin.clusters()).broker_addr_table.items()
+            if (address := broker.master()) is not None
+        }
+        found = await stored_offsets(job.admin, masters, job.text("g"))
+        return sorted({each.topic for each in found.queues})
     topics = named or sorted({queue.topic for queue in table})
     if not topics:
         raise BadValue("give a topic with -t, or --all-topics")
@@ -180,6 +186,7 @@ async def _reset_one_queue(job: Job, target: Target, when: str) -> AsyncIterator
         return
     if not reset.plan.moves:
         raise NotFound(f"topic {job.text('t')} has no queue {job.text('q')} on {broker}")
+    await _explain(job, reset)
     async with performed(reset, job.environment, job.say, _seconds(job)) as done:
         text = title + "".join(f"\nreset consumer offset to {offset}" for offset in done.offsets.values())
         for each in _shown(reset, done, partial(job.line, text)):
@@ -187,26 +194,37 @@ async def _reset_one_queue(job: Job, target: Target, when: str) -> AsyncIterator
 
 
 async def _reset(
-    job: Job, topic: str, target: Target, online_title: str | None, offline_title: str | None
+    job: Job, places: Mapping[str, Target], online_title: str | None, offline_title: str | None
 ) -> AsyncIterator[Shown]:
-    """Reset a topic, and the retry topic to the same place if that was asked for."""
-    if job.has("with-retries") and target.timestamp is None:
-        raise BadValue("option --with-retries needs a time, first or last: an offset names messages of one topic")
-    async for each in _reset_topic(job, topic, target, online_title, offline_title):
-        yield each
+    """Reset topics to their places, and the retry topic too if that was asked for: none moves before all were seen."""
+    wanted = list(places.items())
     if job.has("with-retries"):
-        async for each in _reset_topic(job, retry_topic(job.text("g")), target, None, None):
-            yield each
+        target = wanted[0][1]
+        if target.timestamp is None:
+            raise BadValue("option --with-retries needs a time, first or last: an offset names messages of one topic")
+        wanted.append((retry_topic(job.text("g")), target))
+    resets = [await _prepared(job, topic, target) for topic, target in wanted]
+    for number, reset in enumerate(resets):
+        titles = (None, None) if number else (online_title, offline_title)
+        try:
+            async for each in _performed(job, reset, *titles):
+                yield each
+        except AdminError as error:
+            if len(resets) == 1:
+                raise
+            left = [other.survey.topic for other in resets[number + 1 :]]
+            text = f"topic {reset.survey.topic}: {error}" + (f"; not begun: {', '.join(left)}" if left else "")
+            raise (Partial(text) if number or isinstance(error, Partial) else AdminError(text)) from None
 
 
-async def _reset_topic(
-    job: Job, topic: str, target: Target, online_title: str | None, offline_title: str | None
+async def _performed(
+    job: Job, reset: Reset, online_title: str | None, offline_title: str | None
 ) -> AsyncIterator[Shown]:
-    reset = await _prepared(job, topic, target)
     if job.has("dry-run"):
         for each in _planned(job, reset):
             yield each
         return
+    await _explain(job, reset)
     async with performed(reset, job.environment, job.say, _seconds(job)) as done:
         for each in _shown(reset, done, partial(_print, job, reset, done, online_title, offline_title)):
             yield each
@@ -226,7 +244,7 @@ def _planned(job: Job, reset: Reset) -> Iterator[Shown]:
 
 
 async def _prepared(job: Job, topic: str, target: Target) -> Reset:
-    """The reset, looked at; what it means is said, unless it is only planned (``--dry-run``)."""
+    """The reset, looked at and decided."""
     group = job.text("g")
     options = Options(
         force=job.truth("f", True),
@@ -235,14 +253,16 @@ async def _prepared(job: Job, topic: str, target: Target) -> Reset:
         new_group=job.has("new-group"),
         force_active=job.has("force-active"),
     )
-    reset = await prepare(job.admin, group, topic, target, options)
-    if job.has("dry-run"):
-        return reset
+    return await prepare(job.admin, group, topic, target, options)
+
+
+async def _explain(job: Job, reset: Reset) -> None:
+    """Say what a reset means, before it is done."""
     for line in reset.meaning():
         job.say(line)
+    group = reset.survey.group
     if not job.has("with-retries") and (waiting := await untouched(job.admin, group)):
         job.say(f"not touched: {waiting} messages in {retry_topic(group)}, and delayed ones (see --with-retries)")
-    return reset
 
 
 def _seconds(job: Job) -> float:
@@ -271,8 +291,7 @@ def _print(job: Job, reset: Reset, done: Done, online_title: str | None, offline
 
 
 def _print_plan(job: Job, reset: Reset) -> None:
-    first, counts, *others = reset.meaning()
-    job.line(first)
+    job.line(reset.headline())
     titles = ("#minOffset", "#maxOffset", "#storedOffset", "#targetOffset", "#messageThere", "#again", "#skipped")
     job.row(_PLAN, "#brokerName", "#queueId", *titles, "#member")
     owners = reset.owners
@@ -289,8 +308,9 @@ def _print_plan(job: Job, reset: Reset) -> None:
             move.skipped,
         )
         job.row(_PLAN, queue.broker_name, queue.queue_id, *row, owners.get(queue, "-"))
-    for line in (counts, *others):
-        job.line(line)
+    again, skipped, fresh = reset.counts
+    counts = f"again {again}, skipped {skipped}, queues without an offset {fresh}"
+    job.line("; ".join((counts, *reset.remarks())))
 
 
 @command(

@@ -23,7 +23,7 @@ from eruca.admin.command import (
     first_of,
 )
 from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused, Status, UsageError
-from eruca.admin.lookups import ask_each, create_topic, readable_queues
+from eruca.admin.lookups import ask_each, create_topic, online, readable_queues, running_infos
 from eruca.admin.posix import Option
 from eruca.admin.results import topics as found
 from eruca.admin.results.acts import Act, settings_of
@@ -324,16 +324,35 @@ async def topic_list(job: Job) -> Shown:
     "allocateMQ",
     "show the allocation of a topic's queues to consumers",
     TOPIC,
-    Option("i", "ipList", "the consumers, separated by commas", required=True),
+    *either(
+        Option("i", "ipList", "the consumers, separated by commas"),
+        Option("g", "consumerGroup", "the members of this group and their queues", kind="group", added=True),
+    ),
     results=(found.Allocation,),
 )
 async def allocate_queues(job: Job) -> Shown:
     """Share a topic's queues averagely among consumers, as these do: both sorted (AllocateMQSubCommand in 4.9.7)."""
+    if job.has("g"):
+        return await _allocated(job)
     topic, consumers = job.text("t"), sorted(each.strip() for each in job.text("i").split(","))
     if not all(consumers) or len(set(consumers)) < len(consumers):
         raise BadValue(f"option -i takes ids of consumers, separated by commas, each once, not '{job.text('i')}'")
     queues = sorted(readable_queues(topic, await job.admin.route(topic)))
     result = {consumer: share_averagely(queues, at, len(consumers)) for at, consumer in enumerate(consumers)}
+    return Shown(found.allocation(topic, result), partial(job.line, fastjson.dumps({"result": result}).decode()))
+
+
+async def _allocated(job: Job) -> Shown:
+    """The queues that the members of a group have (203, 307): what their strategy gives, whatever it is."""
+    topic, group = job.text("t"), job.text("g")
+    members = await online(job.admin, group)
+    asked = await running_infos(job.admin, group, members)
+    job.missing(members.errors, "members that only it knows are missing")
+    job.missing(asked.errors, "its queues are missing")
+    result = {
+        member: sorted(queue for queue, held in info.mq_table.items() if queue.topic == topic and not held.droped)
+        for member, info in sorted(asked.answers.items())
+    }
     return Shown(found.allocation(topic, result), partial(job.line, fastjson.dumps({"result": result}).decode()))
 
 

@@ -46,21 +46,32 @@ class Reset:
         """The member that has each queue."""
         return owners(self.survey.infos)
 
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """The messages that come again, the unconsumed ones that are skipped, and the queues without an offset."""
+        moves = self.plan.moves
+        fresh = sum(move.seen.stored is None for move in moves)
+        return sum(move.again for move in moves), sum(move.skipped for move in moves), fresh
+
     def meaning(self) -> list[str]:
         """What the reset does to messages and members, in lines for a person."""
-        moves = self.plan.moves
-        again, skipped = sum(move.again for move in moves), sum(move.skipped for move in moves)
-        fresh = sum(move.seen.stored is None for move in moves)
-        lines = [
-            f"group {self.survey.group}, topic {self.survey.topic}, to {self.target.text}, members: {self._members()}",
+        again, skipped, fresh = self.counts
+        return [
+            self.headline(),
             f"{again} messages come again, {skipped} unconsumed ones are skipped"
             + (f", queues without an offset: {fresh}" if fresh else ""),
-            *self._ages(),
-            *self.plan.remarks,
+            *self.remarks(),
         ]
-        if silent := silent_members(self.survey.infos):
-            lines.append(f"no answer from {', '.join(silent)}")
-        return lines
+
+    def headline(self) -> str:
+        """Who is moved, and where to."""
+        group, topic = self.survey.group, self.survey.topic
+        return f"group {group}, topic {topic}, to {self.target.text}, members: {self._members()}"
+
+    def remarks(self) -> list[str]:
+        """What is to be known besides: how old messages are, what a broker cannot do, who did not answer."""
+        silent = silent_members(self.survey.infos)
+        return [*self._ages(), *self.plan.remarks, *([f"no answer from {', '.join(silent)}"] if silent else [])]
 
     def _members(self) -> str:
         members = sorted(self.survey.members.values(), key=lambda each: each.client_id)
@@ -83,16 +94,24 @@ class Reset:
         ahead = [move for move in self.plan.moves if move.target > move.seen.first or move.seen.first == move.seen.end]
         if known and not ahead:
             lines.append("the time is before the first message of every queue, or at it")
+        is_near = isinstance(self.target, Nearest)
         if asked > time.time() * 1000:
             lines.append(
                 "the time is in the future: "
-                + (
-                    "the last message of each queue comes again"
-                    if isinstance(self.target, Nearest)
-                    else "it is the end"
-                )
+                + ("the last message of each queue comes again" if is_near else "it is the end")
+            )
+        elif self._is_after_all(asked, is_near):
+            lines.append(
+                "the time is after the last message of every queue" + (", which comes again" if is_near else "")
             )
         return lines
+
+    def _is_after_all(self, asked: int, is_near: bool) -> bool:
+        """Whether no queue has a message at or after a time."""
+        filled = [move for move in self.plan.moves if move.seen.first < move.seen.end]
+        times = [self.times.get(move.seen.queue) or asked for move in filled]
+        last = all(move.target >= move.seen.end - is_near for move in filled)
+        return bool(filled) and last and (not is_near or max(times) < asked)
 
 
 async def prepare(admin: Admin, group: str, topic: str, target: Target, options: Options) -> Reset:
