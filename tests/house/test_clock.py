@@ -37,9 +37,14 @@ STAMPS = {
         "eruca.client.network.session.Session._done",
     },
     "what other clocks are compared with, and how old things are for a person": {
+        "eruca.admin.commands.streams._wish",
+        "eruca.admin.commands.top._look",
+        "eruca.admin.commands.top.top",
         "eruca.admin.diagnosis.survey._look_at",
         "eruca.admin.diagnosis.survey._member",
         "eruca.admin.diagnosis.survey.look",
+        "eruca.admin.results.checks._topic",
+        "eruca.admin.results.stream.Stream.messages",
         "eruca.broker.handlers.runtime.runtime_info",
     },
     "ids and names of files that hold a time, as in RocketMQ": {

@@ -39,8 +39,14 @@ async def run(
     out: TextIO = sys.stdout,
     err: TextIO = sys.stderr,
     terminal: TextIO | None = None,
+    *,
+    source: int | None = None,
+    screen: int | None = None,
 ) -> int:
-    """Run a command line and return the exit status. A person, if one is there, answers questions at ``terminal``."""
+    """Run a command line and return the exit status. A person, if one is there, answers questions at ``terminal``.
+
+    ``source`` is the descriptor of the standard input, ``screen`` that of a terminal at which a person sits.
+    """
     for argument in arguments:
         if not argument.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in argument):
             err.write(f"mqadmin: the argument {argument!a} is no text in this terminal's encoding\n")
@@ -61,7 +67,7 @@ async def run(
         return Status.DONE
     if arguments[0].lower() in help_pages.OTHERS:
         return _other(arguments[0].lower(), arguments[1:], environment, out, err, asks_help="help" in before)
-    return await _run(arguments, before, environment, properties, Streams(out, err, terminal))
+    return await _run(arguments, before, environment, properties, Streams(out, err, terminal, source, screen))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,10 @@ class Streams:
     out: TextIO
     err: TextIO
     terminal: TextIO | None
+    source: int | None = None
+    """The descriptor of the standard input."""
+    screen: int | None = None
+    """That of a terminal at which a person sits."""
 
 
 async def _run(
@@ -212,6 +222,8 @@ async def _do(
             context=session.name,
             ask=context.ask,
             colors=_colors(given, environment, context.color, streams),
+            source=streams.source,
+            screen=streams.screen,
         )
         for option in beside:
             job.say(f"mqadmin {found.name}: option {option} does not count beside -{option.group[0]}")
@@ -294,7 +306,9 @@ def main() -> None:
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")  # what the terminal's encoding lacks
         terminal = sys.stdin if sys.stdin is not None and sys.stdin.isatty() else None
-        sys.exit(asyncio.run(run(sys.argv[1:], os.environ, terminal=terminal)))
+        source = sys.stdin.fileno() if sys.stdin is not None else None
+        screen = source if terminal is not None and sys.stdout.isatty() else None
+        sys.exit(asyncio.run(run(sys.argv[1:], os.environ, terminal=terminal, source=source, screen=screen)))
     except KeyboardInterrupt:
         sys.exit(Status.INTERRUPTED)
     except BrokenPipeError:  # the reader of the pipe has closed it

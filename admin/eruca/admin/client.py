@@ -71,6 +71,8 @@ class Admin:
         self._nameservers = list(nameservers)
         self._answered = self._nameservers[:1]
         self._timeout = timeout
+        self.credentials = credentials
+        self.tls = tls
         self.channels = Channels(connect_timeout=3.0, offer=False, signer=credentials, tls=tls)
 
     async def __aenter__(self) -> Admin:

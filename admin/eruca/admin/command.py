@@ -81,11 +81,17 @@ class Job:
         context: str = "",
         ask: bool = False,
         colors: Colors = Colors(),  # immutable
+        source: int | None = None,
+        screen: int | None = None,
     ) -> None:
         self.admin = admin
         self.environment = environment
         self.asks = ask or "ask" in given
         """Whether nothing that is in use goes unless a person agrees."""
+        self.source = source
+        """The descriptor of the standard input, if there is one."""
+        self.screen = screen
+        """The descriptor of the terminal whose keys a person presses, if output goes to it, too."""
         self.status = Status.DONE
         """The exit status, if nothing is raised."""
         self._given = given
@@ -186,6 +192,10 @@ class Job:
     def clear(self) -> None:
         """Begin another picture: on a terminal at its top, else behind an empty line."""
         self._out.write("\x1b[H\x1b[2J" if self._out.isatty() else "\n")
+
+    def flush(self) -> None:
+        """Let the reader have what was printed."""
+        self._out.flush()
 
     def finish(self) -> None:
         """End the last line if it is open."""

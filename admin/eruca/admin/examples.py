@@ -59,6 +59,12 @@ exportMetrics -c DefaultCluster  # figures of all brokers in a file
 exportMetrics -c DefaultCluster -o json  # the same on the screen
 startMonitoring --interval 30  # report lag, members, disks and slaves every half minute
 startMonitoring --rounds 1 -o jsonl  # one look, for a program
+top  # the cluster on a screen: b brokers, t topics, g groups, m members, q ends
+top -i 10  # the same, asked every 10 seconds
+lag  # all groups, the largest lag first
+lag shop billing --watch 5  # how the lag of two groups changes, and when it will be gone
+check lag -g shop -w 1000 -c 10000  # a check for Nagios: exit status 0, 1, 2 or 3
+check disk -o prometheus  # a figure for the textfile collector of Prometheus
 doctor  # what is wrong in a cluster
 doctor shop -o json  # what is wrong with one group, for a program
 console  # watch the cluster in a browser of this machine
@@ -111,6 +117,12 @@ consumeMessage -t Orders -c 10  # print ten messages of a topic
 consumeMessage -t Orders -s "17:30" -e "17:45"  # those of a quarter of an hour
 printMsg -t Orders -b -30m  # all messages of the last half hour
 printMsg -t Orders -s "TagA || TagB" -o jsonl  # those with one of two tags, for a program
+tail Orders --from -30m --follow -s 'paid || sent'  # what came in the last half hour with these tags, and what comes
+tail Orders --from first -o jsonl -c 100  # the first 100 messages, for a program or for send
+send Orders --key A17 --tag paid  # send each line of the standard input as a message
+send OrdersCopy --json --rate 500  # send what 'tail -o jsonl' printed, 500 messages a second at most
+move shop --dry-run  # how many dead letters of a group are to be sent again
+move shop --rate 100  # send them to their topics again, 100 a second
 printMsgByQueue -t Orders -a broker-a -i 0 -f true  # count the messages of a queue by tag
 printMsgByQueue -t Orders -a broker-a -i 0 -p true -d true  # print them with bodies
 queryMsgTraceById -i AC110001000018B4AAC2000000000000  # who sent and who consumed a message

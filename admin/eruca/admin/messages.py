@@ -121,7 +121,9 @@ async def choose_queue(admin: Admin, topic: str, broker: str | None, queue_id: i
     return random.choice(list((await writable_queues(admin, topic)).items()))
 
 
-async def send(admin: Admin, queue: MessageQueue, address: str, body: bytes, properties: dict[str, str]) -> Sent:
+async def send(
+    admin: Admin, queue: MessageQueue, address: str, body: bytes, properties: dict[str, str], *, flag: int = 0
+) -> Sent:
     """Send one message to one queue. The message gets a unique key unless ``properties`` hold one."""
     properties = {WAIT: "true", **properties}
     if UNIQ_KEY not in properties:
@@ -133,7 +135,7 @@ async def send(admin: Admin, queue: MessageQueue, address: str, body: bytes, pro
         queue_id=queue.queue_id,
         sys_flag=0,
         born_timestamp=time.time_ns() // 1_000_000,
-        flag=0,
+        flag=flag,
         properties=encode_properties(properties).decode(),
         reconsume_times=0,
     )
@@ -168,6 +170,7 @@ async def pull(
     count: int,
     *,
     expression: str = "*",
+    expression_type: str = "TAG",
     group: str = TOOLS_GROUP,
 ) -> Pulled:
     """Up to ``count`` messages of a queue from ``offset`` on. The broker does not hold the pull."""
@@ -182,13 +185,13 @@ async def pull(
         suspend_timeout_millis=0,
         subscription=expression,
         sub_version=0,
-        expression_type="TAG",
+        expression_type=expression_type,
     )
     answer = await admin.call(address, api.PULL_MESSAGE, request)
     header = answer.header
     records = decode_records(answer.body) if answer.code == ResponseCode.SUCCESS else []
     wanted = {tag.strip() for tag in expression.split("||")} - {"", "*"}
-    if wanted:
+    if wanted and expression_type == "TAG":
         records = [record for record in records if record.tags in wanted]
     status = _PULLED[ResponseCode(answer.code)]
     return Pulled(status, header.next_begin_offset, header.min_offset, header.max_offset, records)

@@ -29,6 +29,8 @@ SUBJECTS: Final = {
     },
     "Watching and finding": {
         "monitor": "startMonitoring",
+        "top": "top",
+        "watch": "lag check",
         "diagnosis": "doctor",
         "console": "console",
     },
@@ -43,6 +45,7 @@ SUBJECTS: Final = {
     "Messages": {
         "message": "sendMessage queryMsgById queryMsgByKey queryMsgByUniqueKey queryMsgByOffset queryCq",
         "queue_messages": "consumeMessage printMsg printMsgByQueue",
+        "streams": "tail send move",
         "trace": "queryMsgTraceById",
     },
     "Nameservers": {

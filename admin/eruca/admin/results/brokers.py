@@ -43,6 +43,8 @@ class BrokerLoad(Result, frozen=True, kw_only=True, rename="camel"):
     """The part of the disk of the commit log that is in use, 0 to 1."""
     log_end: Annotated[int | None, WIDE]
     """Bytes of the commit log since its first one."""
+    dispatch_behind: Annotated[int | None, WIDE]
+    """Bytes of the commit log that are not in the consume queues yet."""
     received_yesterday: Annotated[int | None, WIDE]
     delivered_yesterday: Annotated[int | None, WIDE]
     received_today: Annotated[int | None, WIDE]
@@ -86,6 +88,7 @@ def _load(cluster: str, broker: str, broker_id: int, address: str, table: Mappin
             oldest_message=None,
             disk_used=None,
             log_end=None,
+            dispatch_behind=None,
             received_yesterday=None,
             delivered_yesterday=None,
             received_today=None,
@@ -107,6 +110,7 @@ def _load(cluster: str, broker: str, broker_id: int, address: str, table: Mappin
         oldest_message=Moment.known(_figure(table, "earliestMessageTimeStamp")),
         disk_used=float(table.get("commitLogDiskRatio") or 0),
         log_end=_figure(table, "commitLogMaxOffset"),
+        dispatch_behind=_figure(table, "dispatchBehindBytes"),
         received_yesterday=since("Put", "TodayMorning", "YesterdayMorning"),
         delivered_yesterday=since("Get", "TodayMorning", "YesterdayMorning"),
         received_today=since("Put", "TodayNow", "TodayMorning"),

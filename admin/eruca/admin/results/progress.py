@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -133,9 +133,10 @@ class Groups(Table[GroupSummary], frozen=True, kw_only=True, rename="camel"):
     """Groups of a cluster."""
 
 
-async def groups_in_short(admin: Admin) -> Groups:
-    """All groups that have a retry topic (206; 203 and 208 for each)."""
-    groups = [topic.removeprefix(RETRY_PREFIX) for topic in await admin.all_topics() if is_retry_topic(topic)]
+async def groups_in_short(admin: Admin, groups: Sequence[str] | None = None) -> Groups:
+    """Some groups, or all that have a retry topic (206; 203 and 208 for each)."""
+    if groups is None:
+        groups = [topic.removeprefix(RETRY_PREFIX) for topic in await admin.all_topics() if is_retry_topic(topic)]
     rows, silent = [], dict[str, AdminError]()
     for row, errors in await asyncio.gather(*(_summary(admin, group) for group in groups)):
         rows.append(row)

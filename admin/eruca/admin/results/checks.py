@@ -1,0 +1,332 @@
+"""Checks for monitoring: one state, one sentence, and the figures behind it (Nagios Plugin Development Guidelines).
+
+``CHECKS`` are the coroutines by name. What cannot be known is UNKNOWN, and never OK.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from time import monotonic
+from typing import Literal
+
+from eruca.admin.client import Admin
+from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused
+from eruca.admin.lookups import ask_each, members_of, progress
+from eruca.admin.messages import writable_queues
+from eruca.admin.results.answer import Result
+from eruca.admin.results.brokers import BrokerLoad, brokers
+from eruca.admin.results.topics import topic_status
+from eruca.protocol import api
+from eruca.remoting.clock import now_ms
+
+MIB = 1 << 20
+
+
+class State(IntEnum):
+    """The states of a check, which are the exit statuses too."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+    UNKNOWN = 3
+
+
+class Figure(Result, frozen=True, kw_only=True, rename="camel"):
+    """A figure, and from where on it is bad."""
+
+    name: str
+    of: str
+    """Whose it is; "" for the only one."""
+    value: float | None
+    """None where it is not known."""
+    unit: Literal["", "s", "ms", "%", "B"]
+    warning: float | None
+    critical: float | None
+
+
+class Check(Result, frozen=True, kw_only=True, rename="camel"):
+    """What a check found."""
+
+    check: str
+    state: Literal["OK", "WARNING", "CRITICAL", "UNKNOWN"]
+    text: str
+    figures: list[Figure]
+    subject: str
+    """The group, the topic or the broker that was meant; "" for all."""
+
+    def line(self) -> str:
+        """The line of a Nagios plugin, with its performance data."""
+        data = " ".join(map(_performance, self.figures))
+        return f"{self.check.upper()} {self.state} - {_one_line(self.text)}" + (f" | {data}" if data else "")
+
+    def prometheus(self) -> str:
+        """The figures as metrics."""
+        labels = f'check="{self.check}",subject="{_label(self.subject)}"'
+        lines = [
+            "# HELP mqadmin_check_state 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN",
+            "# TYPE mqadmin_check_state gauge",
+            f"mqadmin_check_state{{{labels}}} {State[self.state].value}",
+        ]
+        for name in dict.fromkeys(each.name for each in self.figures):
+            own = [each for each in self.figures if each.name == name and each.value is not None]
+            metric = f"mqadmin_check_{name}{_UNITS[own[0].unit]}" if own else ""
+            lines += [f"# TYPE {metric} gauge"] if own else []
+            lines += [f'{metric}{{{labels},of="{_label(each.of)}"}} {_base(each)}' for each in own]
+        return "\n".join(lines) + "\n"
+
+
+_UNITS = {"": "", "s": "_seconds", "ms": "_seconds", "%": "_ratio", "B": "_bytes"}
+
+
+def _base(each: Figure) -> str:
+    """In the unit that Prometheus has."""
+    value = each.value or 0.0
+    return f"{value * {'ms': 0.001, '%': 0.01}.get(each.unit, 1.0):.12g}"
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", " ").replace("|", "/")
+
+
+def _performance(each: Figure) -> str:
+    name = f"{each.name}_{each.of}" if each.of else each.name
+    quoted = "'" + name.replace("'", "''").replace("=", "_") + "'"
+    bounds = ";".join("" if bound is None else f"{bound:.12g}" for bound in (each.warning, each.critical))
+    value = "U" if each.value is None else f"{each.value:.12g}{each.unit}"
+    return f"{quoted}={value};{bounds};0"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What is checked, and from where on it is bad; None takes the check's own bound."""
+
+    group: str
+    topic: str
+    broker: str
+    warning: float | None
+    critical: float | None
+
+    def bounds(self, warning: float | None, critical: float | None) -> tuple[float | None, float | None]:
+        """The bounds that count."""
+        return (
+            warning if self.warning is None else self.warning,
+            critical if self.critical is None else self.critical,
+        )
+
+
+async def perform(admin: Admin, name: str, ask: Ask) -> Check:
+    """One check. Raises BadValue for a question that lacks something; a peer that does not answer is UNKNOWN."""
+    subject = ask.group or ask.topic or ask.broker
+    try:
+        return await CHECKS[name](admin, ask)
+    except BadValue:
+        raise
+    except AdminError as error:
+        return _check(name, State.UNKNOWN, str(error), [], subject)
+
+
+def _check(name: str, state: State, text: str, figures: list[Figure], subject: str) -> Check:
+    names: dict[State, Literal["OK", "WARNING", "CRITICAL", "UNKNOWN"]] = {
+        State.OK: "OK",
+        State.WARNING: "WARNING",
+        State.CRITICAL: "CRITICAL",
+        State.UNKNOWN: "UNKNOWN",
+    }
+    return Check(check=name, state=names[state], text=text, figures=figures, subject=subject)
+
+
+def _judged(value: float, bounds: tuple[float | None, float | None], *, below: bool = False) -> State:
+    """From the bounds on it is bad; with ``below``, under them."""
+
+    def beyond(bound: float | None) -> bool:
+        return bound is not None and (value < bound if below else value >= bound)
+
+    return State.CRITICAL if beyond(bounds[1]) else State.WARNING if beyond(bounds[0]) else State.OK
+
+
+def _figure(
+    name: str, value: float | None, bounds: tuple[float | None, float | None], of: str = "", unit: str = ""
+) -> Figure:
+    units: Mapping[str, Literal["", "s", "ms", "%", "B"]] = {"": "", "s": "s", "ms": "ms", "%": "%", "B": "B"}
+    return Figure(name=name, of=of, value=value, unit=units[unit], warning=bounds[0], critical=bounds[1])
+
+
+# ------------------------------------------------------------------ groups and topics
+
+
+async def _lag(admin: Admin, ask: Ask) -> Check:
+    group, bounds = _group(ask), ask.bounds(1000, 10_000)
+    try:
+        found = await progress(admin, group)
+    except NotFound:
+        text = f"group {group} has no offset: it has consumed nothing yet"
+        return _check("lag", State.UNKNOWN, text, [_figure("lag", None, bounds)], group)
+    lag = max(0, found.stats.lag())
+    state = _judged(lag, bounds)
+    text = f"group {group}: {found.lag_text()} messages not consumed"
+    if found.errors:
+        text += f", {', '.join(sorted(found.errors))} did not answer"
+        state = state if state is State.CRITICAL else State.UNKNOWN
+    return _check("lag", state, text, [_figure("lag", lag, bounds)], group)
+
+
+async def _members(admin: Admin, ask: Ask) -> Check:
+    group, bounds = _group(ask), ask.bounds(1, 1)
+    asked = await ask_each({name: _online(admin, group, at) for name, at in await admin.brokers_of_group(group)})
+    online = len({member for members in asked.answers.values() for member in members})
+    state, text = _judged(online, bounds, below=True), f"group {group}: {online} members online"
+    if asked.errors and state is not State.OK:
+        state, text = State.UNKNOWN, f"{text}, {', '.join(sorted(asked.errors))} did not answer"
+    return _check("members", state, text, [_figure("members", online, bounds)], group)
+
+
+async def _online(admin: Admin, group: str, address: str) -> set[str]:
+    try:
+        return {each.client_id for each in (await members_of(admin, group, address)).connection_set}
+    except PeerRefused:
+        return set()  # nobody is online there
+
+
+def _group(ask: Ask) -> str:
+    if not ask.group:
+        raise BadValue("give the consumer group with -g")
+    return ask.group
+
+
+async def _topic(admin: Admin, ask: Ask) -> Check:
+    """Whether it can be written, and how old its last message is."""
+    if not ask.topic:
+        raise BadValue("give the topic with -t")
+    topic, bounds = ask.topic, ask.bounds(None, None)
+    try:
+        await admin.route(topic)
+        queues = len(await writable_queues(admin, topic))
+    except AdminError as error:
+        return _check("topic", State.CRITICAL, str(error), [], topic)
+    found = await topic_status(admin, topic)
+    last = max((each.last_stored.ms for each in found.items if each.last_stored), default=None)
+    age = None if last is None else max(0.0, (now_ms() - last) / 1000)
+    state = State.OK if age is None else _judged(age, bounds)
+    text = f"topic {topic}: {queues} queues to write, "
+    text += "no message yet" if age is None else f"the last message {age:.0f} s ago"
+    if found.errors:
+        state, text = State.CRITICAL, f"{text}, {', '.join(each.peer for each in found.errors)} did not answer"
+    return _check("topic", state, text, [_figure("age", age, bounds, unit="s")], topic)
+
+
+# ------------------------------------------------------------------ brokers
+
+
+async def _broker(admin: Admin, ask: Ask) -> Check:
+    """Whether brokers answer, and how fast."""
+    bounds = ask.bounds(500, 2000)
+    info = await admin.clusters()
+    places = {
+        f"{name}:{broker_id}": address
+        for name, data in sorted(info.broker_addr_table.items())
+        for broker_id, address in sorted(data.broker_addrs.items())
+        if ask.broker in ("", name, address)
+    }
+    if not places:
+        text = f"no broker {ask.broker} is registered" if ask.broker else "no broker is registered"
+        return _check("broker", State.CRITICAL, text, [], ask.broker)
+    asked = await ask_each({name: _answer_ms(admin, address) for name, address in places.items()})
+    states = [_judged(ms, bounds) for ms in asked.answers.values()]
+    text = f"{len(asked.answers)} of {len(places)} brokers answer"
+    if asked.errors:
+        text += "; " + "; ".join(f"{name}: {error}" for name, error in sorted(asked.errors.items()))
+        states.append(State.CRITICAL)
+    figures = [_figure("time", asked.answers.get(name), bounds, name, "ms") for name in places]
+    return _check("broker", max(states), text, figures, ask.broker)
+
+
+async def _answer_ms(admin: Admin, address: str) -> float:
+    began = monotonic()
+    await admin.runtime(address)
+    return round((monotonic() - began) * 1000, 1)
+
+
+async def _cluster(admin: Admin, ask: Ask) -> Check:
+    """How many of nameservers and brokers do not answer or have no master."""
+    bounds = ask.bounds(1, 1)
+    names = await ask_each({each: admin.call(each, api.GET_BROKER_CLUSTER_INFO) for each in admin.nameservers})
+    found = await brokers(admin)
+    masters = {each.broker for each in found.items if each.broker_id == 0}
+    bad = [*sorted(names.errors), *(each.peer for each in found.errors)]
+    alone = sorted({each.broker for each in found.items} - masters)
+    texts = [f"{len(admin.nameservers)} nameservers and {len(found.items)} brokers"]
+    texts += [f"no answer of {', '.join(bad)}"] if bad else []
+    texts += [f"no master of {', '.join(alone)}"] if alone else []
+    count = len(bad) + len(alone)
+    return _check("cluster", _judged(count, bounds), ", ".join(texts), [_figure("missing", count, bounds)], "")
+
+
+async def _disk(admin: Admin, ask: Ask) -> Check:
+    bounds = ask.bounds(75, 85)
+    return await _worst(admin, ask, "disk", bounds, "%", lambda each, _: _percent(each), "{:.0f} % of the disk used")
+
+
+def _percent(each: BrokerLoad) -> float | None:
+    return None if each.disk_used is None else round(each.disk_used * 100, 1)
+
+
+async def _slave(admin: Admin, ask: Ask) -> Check:
+    warning, critical = ask.bounds(64, 256)
+    bounds = (None if warning is None else warning * MIB, None if critical is None else critical * MIB)
+    return await _worst(admin, ask, "slave", bounds, "B", _behind, "{:.0f} bytes behind the master")
+
+
+def _behind(each: BrokerLoad, ends: Mapping[str, int | None]) -> float | None:
+    master = ends.get(each.broker)
+    return None if master is None or each.log_end is None else float(max(0, master - each.log_end))
+
+
+async def _worst(
+    admin: Admin,
+    ask: Ask,
+    name: str,
+    bounds: tuple[float | None, float | None],
+    unit: str,
+    value: Callable[[BrokerLoad, Mapping[str, int | None]], float | None],
+    words: str,
+) -> Check:
+    """The largest value of all brokers, or of one; of slaves alone for their distance."""
+    found = await brokers(admin)
+    ends = {each.broker: each.log_end for each in found.items if each.broker_id == 0}
+    wanted = [
+        each
+        for each in found.items
+        if ask.broker in ("", each.broker, each.address) and (name != "slave" or each.broker_id)
+    ]
+    if not wanted:
+        text = "there is no slave" if name == "slave" else "no broker is registered"
+        return _check(name, State.OK if name == "slave" and not ask.broker else State.UNKNOWN, text, [], ask.broker)
+    values = {f"{each.broker}:{each.broker_id}": value(each, ends) for each in wanted}
+    known = {place: each for place, each in values.items() if each is not None}
+    figures = [_figure(name, each, bounds, place, unit) for place, each in values.items()]
+    silent = sorted(set(values) - set(known))
+    if not known:
+        return _check(name, State.UNKNOWN, f"not known of {', '.join(silent)}", figures, ask.broker)
+    place, most = max(known.items(), key=lambda item: item[1])
+    state, text = _judged(most, bounds), f"{place}: {words.format(most)}"
+    if silent:
+        text += f", not known of {', '.join(silent)}"
+        state = state if state is State.CRITICAL else State.UNKNOWN
+    return _check(name, state, text, figures, ask.broker)
+
+
+CHECKS: Mapping[str, Callable[[Admin, Ask], Awaitable[Check]]] = {
+    "lag": _lag,
+    "broker": _broker,
+    "cluster": _cluster,
+    "disk": _disk,
+    "slave": _slave,
+    "members": _members,
+    "topic": _topic,
+}

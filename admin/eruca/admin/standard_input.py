@@ -1,0 +1,50 @@
+"""The standard input, as it comes, while the event loop goes on.
+
+A thread of its own reads the descriptor, also a file's or a terminal's, which event loops cannot wait for. It ends with
+the process: an interrupt does not wait for a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from threading import Thread
+
+_SIZE = 1 << 16
+_WAITING = 4
+"""Pieces that are read ahead."""
+
+
+async def lines_of(descriptor: int) -> AsyncIterator[list[bytes]]:
+    """The lines without their ends, as many at once as are there; a last one without an end counts. Raises OSError."""
+    rest = b""
+    async for piece in pieces_of(descriptor):
+        *lines, rest = (rest + piece).split(b"\n")
+        if lines:
+            yield [line.removesuffix(b"\r") for line in lines]
+    if rest:
+        yield [rest]
+
+
+async def pieces_of(descriptor: int) -> AsyncIterator[bytes]:
+    """What is read, as it comes: a terminal gives lines, or keys where it is set so. Raises OSError."""
+    loop, pieces = asyncio.get_running_loop(), asyncio.Queue[bytes | OSError](_WAITING)
+
+    def read() -> None:
+        piece: bytes | OSError = b"\n"
+        while piece and not isinstance(piece, OSError):
+            try:
+                piece = os.read(descriptor, _SIZE)
+            except OSError as error:
+                piece = error
+            try:
+                asyncio.run_coroutine_threadsafe(pieces.put(piece), loop).result()
+            except (RuntimeError, asyncio.CancelledError):
+                return  # the loop has ended
+
+    Thread(target=read, name="standard input", daemon=True).start()
+    while piece := await pieces.get():
+        if isinstance(piece, OSError):
+            raise piece
+        yield piece

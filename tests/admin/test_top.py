@@ -1,0 +1,132 @@
+"""mqadmin top at a terminal: what it shows, what keys do, and that the terminal is as before at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pty
+import signal
+import struct
+import termios
+from collections.abc import Iterator
+from fcntl import ioctl
+
+import pytest
+
+from eruca.admin.commands.screen import Screen, View
+from tests.admin.conftest import Lab
+from tests.support.eruca import SCRIPTS
+
+VIEWS = (View("a", "as", ("NAME", "SIZE")), View("b", "bs", ("NAME",)))
+
+
+class Terminal:
+    """A process at a terminal of its own."""
+
+    def __init__(self) -> None:
+        self.master, self.slave = pty.openpty()
+        ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
+        self.before = termios.tcgetattr(self.slave)
+        self.seen = ""
+        self._news = asyncio.Event()
+
+    def read(self) -> None:
+        self.seen += os.read(self.master, 65536).decode("utf-8", "replace")
+        self._news.set()
+
+    def type(self, keys: str) -> None:
+        """Press keys; what was shown before no longer counts."""
+        self.seen = ""
+        os.write(self.master, keys.encode())
+
+    async def shows(self, *words: str) -> None:
+        try:
+            async with asyncio.timeout(20):
+                while not all(word in self.seen for word in words):
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise AssertionError(f"{words} not in {self.seen[-3000:]!r}") from None
+
+
+@contextlib.contextmanager
+def at_a_terminal() -> Iterator[Terminal]:
+    terminal = Terminal()
+    asyncio.get_running_loop().add_reader(terminal.master, terminal.read)
+    yield terminal
+    asyncio.get_running_loop().remove_reader(terminal.master)
+    os.close(terminal.master)
+    os.close(terminal.slave)
+
+
+async def begin(terminal: Terminal, lab: Lab) -> asyncio.subprocess.Process:
+    environment = {**os.environ, "NAMESRV_ADDR": lab.nameserver, "TERM": "xterm-256color"}
+    for name in ("COLUMNS", "LINES"):
+        environment.pop(name, None)
+    return await asyncio.create_subprocess_exec(
+        str(SCRIPTS / "mqadmin"),
+        "top",
+        "-i",
+        "1",
+        stdin=terminal.slave,
+        stdout=terminal.slave,
+        stderr=terminal.slave,
+        env=environment,
+    )
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("end", ["q", "interrupt"])
+async def test_a_cluster_on_the_screen(lab: Lab, end: str) -> None:
+    await lab.topic("T")
+    await lab.send("T", "one", "two")
+    await lab.member("shop", "T", client_id="10.0.0.1@c")
+    await lab.commit("shop", "T", 0)
+    with at_a_terminal() as terminal:
+        process = await begin(terminal, lab)
+        await terminal.shows("BROKER", "broker-a", "master", "\x1b[?1049h")
+        assert termios.tcgetattr(terminal.slave)[3] & termios.ICANON == 0
+        terminal.type("g")
+        await terminal.shows("GROUP", "shop", "LAST LOOKS")
+        terminal.type("m")
+        await terminal.shows("10.0.0.1@c", "JAVA")
+        terminal.type("t")
+        await terminal.shows("TOPIC", "shop")
+        terminal.type("/zzz\r")
+        await terminal.shows("filter zzz")
+        terminal.type(" ")
+        await terminal.shows("FROZEN")
+        if end == "q":
+            terminal.type("q")
+        else:
+            process.send_signal(signal.SIGINT)
+        assert await process.wait() == (0 if end == "q" else 130)
+        await terminal.shows("\x1b[?1049l")
+        assert termios.tcgetattr(terminal.slave) == terminal.before
+
+
+async def test_without_a_terminal_it_is_refused(lab: Lab) -> None:
+    done = await lab.mqadmin("top")
+    assert (done.status, "top needs a terminal" in done.err) == (1, True)
+    assert (await lab.mqadmin("top", "-i", "0")).status == 2
+
+
+def test_keys_sort_filter_and_freeze() -> None:
+    screen = Screen(VIEWS, "head")
+    screen.rows = [("beta", 2), ("alpha", 10), ("gamma", None)]
+    assert [row[0] for row in screen.shown()] == ["alpha", "beta", "gamma"]
+    screen.press("s")
+    assert screen.shown() == [("beta", "2"), ("alpha", "10"), ("gamma", "?")]
+    screen.press("r")
+    assert [row[0] for row in screen.shown()] == ["alpha", "beta", "gamma"]
+    for key in "/MM\x7f":
+        screen.press(key)
+    assert ([row[0] for row in screen.shown()], screen.state()) == (["gamma"], "sorted by SIZE down   filter M_")
+    screen.press("\x1b")
+    screen.press(" ")
+    assert (len(screen.shown()), screen.state()) == (3, "sorted by SIZE down   FROZEN")
+    screen.press("b")
+    assert (screen.view.name, screen.rows) == ("bs", [])
+    screen.press("q")
+    assert screen.ended
