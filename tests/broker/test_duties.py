@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -127,6 +128,25 @@ async def test_a_slave_takes_another_id_at_once(master: Desk, slave: Desk, names
     async with asyncio.timeout(10):
         while await names.brokers() != {"broker-a": {0: master.app.address, 7: slave.app.address}}:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+
+
+async def test_nobody_connects_to_the_ha_port_of_a_former_master_and_it_is_the_brokers_all_the_same(
+    tmp_path: Path,
+) -> None:
+    """Its former slaves find that there is no master, and not one that sends no log."""
+    async with master_of(tmp_path) as desk:
+        ports, address = desk.app.ports, desk.broker.ha_address
+        await become(desk, "brokerId=1\nbrokerRole=SLAVE")
+        with pytest.raises(ConnectionRefusedError):
+            await HandSlave().connect(address)
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", ports["ha_port"]))
+        await become(desk, "brokerRole=ASYNC_MASTER")
+        hand = await HandSlave().connect(address)
+        hand.report(0)
+        await until(lambda: bool(desk.broker.slaves.connected))
+        assert desk.app.ports == ports
+        await hand.close()
 
 
 # ---------------------------------------------------------------------- what waits

@@ -141,6 +141,7 @@ class BrokerApp:
         """What waited when the stop began."""
         self._duties = Duties(self.broker)
         self._ports: Ports | None = None
+        self._numbers = (0, 0, 0)
         self._tasks: list[asyncio.Task[None]] = []
 
     def _guarded(self, fast: FastPath) -> tuple[FastPath | None, list[RequestGuard]]:
@@ -178,7 +179,7 @@ class BrokerApp:
     @property
     def ports(self) -> dict[str, int]:
         """The bound ports, without that of the metrics."""
-        return dict(zip(("port", "vip_port", "ha_port"), self._ports.numbers, strict=True)) if self._ports else {}
+        return dict(zip(("port", "vip_port", "ha_port"), self._numbers, strict=True)) if self._ports else {}
 
     @property
     def port(self) -> int:
@@ -203,7 +204,7 @@ class BrokerApp:
 
     async def _start(self, ports: Ports) -> None:
         broker = self.broker
-        port, vip_port, ha_port = ports.numbers
+        port, vip_port, ha_port = self._numbers = ports.numbers
         if not ports.adjacent:
             start_log.warning("ports_apart", port=port, vip=vip_port, ha=ha_port, advice="set a listenPort")
         broker.listen_on(port, ha_port)

@@ -17,6 +17,7 @@ import structlog
 
 from eruca.broker.broker import Broker
 from eruca.broker.services.periodic import repeated
+from eruca.broker.services.ports import bound_again
 from eruca.broker.services.role import Wanted
 from eruca.protocol import names
 from eruca.remoting.tasks import end
@@ -83,6 +84,8 @@ class Duties:
         await self._end_tasks()
         await broker.ha_access.stop()
         await broker.slaves.stop()
+        if self._ha is not None:
+            self._ha.close()
         await broker.ha_client.stop()
         await broker.table_sync.stop()
 
@@ -164,7 +167,7 @@ class Duties:
         await self.sends_ended()
         await self._end_tasks()
         await broker.ha_access.stop()
-        await broker.slaves.stand_down()
+        await self._leave_slaves()
         broker.store.drain()
         broker.locks.clear()
         broker.halves.forget()
@@ -175,6 +178,13 @@ class Duties:
         broker.take_role(wanted)
         broker.delays.stand_by()
         self._follow()
+
+    async def _leave_slaves(self) -> None:
+        """Serve slaves no more; the HA port stays bound, so that nobody else gets it, and nobody can connect."""
+        assert self._ha is not None
+        name = self._ha.getsockname()
+        await self._broker.slaves.stop()
+        self._ha = bound_again(self._ha, name)
 
     async def _step_up(self, wanted: Wanted) -> None:
         """A slave becomes the master: it leaves its former master, and goes on behind the last whole record."""

@@ -45,6 +45,12 @@ class Ports(NamedTuple):
             each.close()
 
 
+def bound_again(closed: socket.socket, name: tuple[str, int]) -> socket.socket:
+    """Bind another socket like one that was bound to ``name``, and listened, and is closed now. Raises PortTaken."""
+    host, port = name[:2]
+    return _bind(_Place(closed.family, host), port, fixed=True, what="the HA port, listenPort + 1")
+
+
 class _Place(NamedTuple):
     family: socket.AddressFamily
     host: str

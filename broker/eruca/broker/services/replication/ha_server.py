@@ -63,8 +63,6 @@ class HAConnection(asyncio.Protocol):
         self._silence = settings.ha_housekeeping_interval / 1000
         self._reports = ReportReader()
         self._transport: asyncio.Transport | None = None
-        self._over = False
-        """Whether this side has ended it, perhaps before it was there."""
         self.next = -1
         """The offset to send next; -1 before the slave's first report."""
         self.follows = False
@@ -91,9 +89,6 @@ class HAConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the slave, which reports first."""
         self._transport = cast(asyncio.Transport, transport)
-        if self._over:
-            self._transport.abort()
-            return
         self._transport.set_write_buffer_limits(high=UNSENT)
         peer = transport.get_extra_info("peername")
         self.remote = "{}:{}".format(*peer_of(peer)) if peer else ""
@@ -114,7 +109,6 @@ class HAConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """End the connection."""
-        self._over = True
         if self._transport is not None:
             self._transport.abort()
             self._transport = None

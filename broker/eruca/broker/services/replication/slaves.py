@@ -59,37 +59,28 @@ class Slaves:
         self._changed = asyncio.Event()
         """Set by each report of a slave, and when one is stuck or disconnects."""
         self._listener: Listener | None = None
-        self._serving = False
 
     # ------------------------------------------------------------------ life
 
     async def start(self, bound: socket.socket) -> None:
-        """Accept slaves on a bound socket, which listens from the first time on. The store is open and started."""
+        """Accept slaves on a bound socket. The store is open and started."""
         self._store.on_written = self._written
-        self._serving = True
-        if self._listener is None:
-            self._listener = Listener(self._admit, self._tls)
-            self._listener.listen_on(bound)
+        self._listener = Listener(self._admit, self._tls)
+        self._listener.listen_on(bound)
 
     async def stop(self) -> None:
-        """As ``stand_down``, and close the port."""
+        """Send the slaves in reach what they lack, within slaveTimeout, and close every connection and the socket.
+
+        Afterwards the store shows what is durable here, and no report counts any more.
+        """
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.close()
             await listener.settled()
-        await self.stand_down()
-
-    async def stand_down(self) -> None:
-        """Send the slaves in reach what they lack, within slaveTimeout, close every connection, and admit none.
-
-        Afterwards the store shows what is durable here, and no report counts any more.
-        """
-        served, self._serving = self._serving, False
-        if served:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.slave_timeout / 1000):
                     await self._caught_up()
-        ends = [slave.gone for slave in self.connected if slave.remote]  # the others end when they come
+        ends = [slave.gone for slave in self.connected]
         for slave in tuple(self.connected):
             slave.close()
         await asyncio.gather(*ends)
@@ -112,8 +103,6 @@ class Slaves:
             await self._changed.wait()
 
     def _admit(self, address: str) -> asyncio.Protocol | None:
-        if not self._serving:
-            return None
         if self._access is not None and not self._access.admits(address):
             return None
         if len(self.connected) >= MOST_SLAVES:
