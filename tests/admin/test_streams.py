@@ -14,6 +14,7 @@ from eruca.admin.cli import run
 from eruca.admin.client import Admin
 from eruca.admin.messages import send
 from eruca.client import Message, Producer
+from eruca.protocol.bodies import TopicConfig
 from eruca.protocol.queues import MessageQueue
 from tests.admin.conftest import Done, Lab
 from tests.admin.test_forms import watching
@@ -147,6 +148,23 @@ async def test_wrong_command_lines(lab: Lab, line: tuple[str, ...], words: str) 
 async def test_a_topic_that_is_not_there(lab: Lab) -> None:
     done = await lab.mqadmin("tail", "T")
     assert (done.status, "No topic route info" in done.err) == (1, True)
+    await lab.topic("T")
+    await lab.done("updateTopicPerm", "-t", "T", "-p", "2", "-b", lab.broker)
+    done = await lab.mqadmin("tail", "T")
+    assert (done.status, "topic T has no queue to read" in done.err) == (1, True)
+
+
+async def test_a_broker_that_is_away_is_named(lab: Lab) -> None:
+    await lab.topic("T")
+    await lab.send("T", "one")
+    await lab.register("broker-b", "127.0.0.1:1", TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
+    done = await lab.mqadmin("tail", "T", "-f", "%v")
+    assert (done.status, done.out) == (5, "one\n")
+    assert "broker-b: " in done.err and "its messages are missing" in done.err
+    async with watching(lab, "tail", "T", "--follow", "-f", "%v\\n") as (out, err):
+        await err.shows("broker-b: ")
+        await lab.send("T", "two")
+        await out.shows("two")
 
 
 # ------------------------------------------------------------------ send

@@ -164,7 +164,10 @@ class Stream:
         """Find the queues and where they begin; the last messages, where these are wanted."""
         last: list[tuple[Record, str]] = []
         start = self._wish.start
-        for cursor, records in await self._found(start, follows):
+        found = await self._found(start, follows)
+        if not found and not self._away:
+            raise AdminError(f"topic {self._wish.topic} has no queue to read: look at its permission with topicRoute")
+        for cursor, records in found:
             self._cursors[cursor.queue] = cursor
             last += [(record, cursor.queue.broker_name) for record in records]
         last.sort(key=_order)
