@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import dataclass
+from inspect import CORO_CREATED, getcoroutinestate
 from typing import Generic, TypeVar
 
 from eruca.admin.client import AT_ONCE, HEAVY, Admin, broker_addresses, some_address
@@ -62,18 +63,20 @@ async def ask_each(asks: Mapping[str, Awaitable[T]]) -> Asked[T]:
     asked: Asked[T] = Asked({}, {})
 
     async def ask(name: str, question: Awaitable[T]) -> None:
-        try:
-            async with limit:
+        async with limit:
+            try:
                 asked.answers[name] = await question
-        except AdminError as error:
-            asked.errors[name] = error
-        except ProtocolError as error:
-            asked.errors[name] = AdminError(f"its answer cannot be read: {error}")
-        finally:
-            if isinstance(question, Coroutine):
-                question.close()  # it may have waited for its turn when all was cancelled
+            except AdminError as error:
+                asked.errors[name] = error
+            except ProtocolError as error:
+                asked.errors[name] = AdminError(f"its answer cannot be read: {error}")
 
-    await asyncio.gather(*(ask(name, question) for name, question in asks.items()))
+    try:
+        await asyncio.gather(*(ask(name, question) for name, question in asks.items()))
+    finally:
+        for question in asks.values():  # one that had not begun when all was cancelled never will
+            if isinstance(question, Coroutine) and getcoroutinestate(question) == CORO_CREATED:
+                question.close()
     return asked
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,7 +67,7 @@ def kitchen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kitchen]:
         address = console.wait_for_line("/?token=")
         bodies: list[str] = []
         try:
-            _create(home, nameserver.address, "Orders")
+            _create(nameserver.address, "Orders")
             with (
                 Producer("till", nameserver=nameserver.address) as producer,
                 PushConsumer(
@@ -96,11 +97,9 @@ def _console(home: Path, nameserver: str) -> Process:
     return Process(command, home / "console.out", env={**os.environ, "XDG_STATE_HOME": str(home / "state")})
 
 
-def _create(home: Path, nameserver: str, topic: str) -> None:
+def _create(nameserver: str, topic: str) -> None:
     command = [str(SCRIPTS / "mqadmin"), "updateTopic", "-n", nameserver, "-c", "JudgeCluster", "-t", topic]
-    process = Process([*command, "-r", "2", "-w", "2"], home / "mqadmin.out")
-    process.wait_for_line("success")
-    process.stop()
+    subprocess.run([*command, "-r", "2", "-w", "2"], check=True, capture_output=True, timeout=60)
 
 
 def hosts(browser: Browser) -> set[str]:

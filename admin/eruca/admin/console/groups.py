@@ -100,13 +100,14 @@ async def group(visit: Visit) -> GroupPage:
     """A group; with ``?threads=CLIENT`` also the threads of a member. Raises NotFound for one that nobody knows."""
     name, admin = visit.names["group"], visit.admin
     errors: list[PeerError] = []
-    settings, (online, infos), dead = await asyncio.gather(
+    settings, (online, infos), dead, (lag, tps, queues) = await asyncio.gather(
         part(errors, "settings", _settings(admin, name)),
         _online(admin, name, errors),
         _stored(admin, dead_letter_topic(name), errors),
+        _queues(admin, name, errors),
     )
     errors += errors_of(infos.errors, "what it says of itself is missing")
-    lag, tps, queues = await _queues(admin, name, infos, errors)
+    owners = owners_of(infos)
     lag = visit.console.watch.of_known(lag)
     if settings is None and online is None and not queues and not errors:
         known = visit.console.watch.groups.answer
@@ -115,7 +116,7 @@ async def group(visit: Visit) -> GroupPage:
     threads = None
     if client := visit.query.get("threads"):
         threads = (await running_info(admin, name, client, True)).jstack or "it has given no threads"
-    retry = [each for each in queues if each.progress.topic == retry_topic(name)]
+    retry = [each for each in queues if each.topic == retry_topic(name)]
     watch = visit.console.watch
     summary = (
         next((each for each in watch.groups.answer.items if each.group == name), None) if watch.groups.answer else None
@@ -130,10 +131,13 @@ async def group(visit: Visit) -> GroupPage:
         lags=[lag for _, lag in watch.lags.get(name, ())],
         members=online,
         states=_states(online, infos),
-        queues=queues,
+        queues=[
+            QueueOfGroup(progress=each, owners=owners.get(MessageQueue(each.topic, each.broker, each.queue_id), []))
+            for each in queues
+        ],
         owners_known=not infos.errors and _count(online, errors) is not None,
-        topics=sorted({each.progress.topic for each in queues} | _subscribed(online)),
-        retries=sum(each.progress.lag for each in retry) if known_lag else None,
+        topics=sorted({each.topic for each in queues} | _subscribed(online)),
+        retries=sum(each.lag for each in retry) if known_lag else None,
         dead_letters=dead,
         settings=settings,
         threads=threads,
@@ -184,8 +188,8 @@ async def _online(
 
 
 async def _queues(
-    admin: Admin, name: str, infos: Asked[ConsumerRunningInfo], errors: list[PeerError]
-) -> tuple[Lag | None, float | None, list[QueueOfGroup]]:
+    admin: Admin, name: str, errors: list[PeerError]
+) -> tuple[Lag | None, float | None, list[QueueProgress]]:
     """Lag, rate and queues of a group; None for what nobody could say."""
     try:
         found = await progress(admin, name)
@@ -200,26 +204,28 @@ async def _queues(
         errors += errors_of({"progress": error}, "its queues are missing")
         return None, None, []
     errors += errors_of(found.errors, "its queues are missing")
-    owners: dict[MessageQueue, list[str]] = {}
-    for member, info in sorted(infos.answers.items()):
-        for queue in info.mq_table:
-            owners.setdefault(queue, []).append(member)
     queues = [
-        QueueOfGroup(
-            progress=QueueProgress(
-                topic=queue.topic,
-                broker=queue.broker_name,
-                queue_id=queue.queue_id,
-                broker_offset=offset.broker_offset,
-                consumer_offset=offset.consumer_offset,
-                lag=offset.lag(),
-                last_consumed=Moment.known(offset.last_timestamp),
-            ),
-            owners=owners.get(queue, []),
+        QueueProgress(
+            topic=queue.topic,
+            broker=queue.broker_name,
+            queue_id=queue.queue_id,
+            broker_offset=offset.broker_offset,
+            consumer_offset=offset.consumer_offset,
+            lag=offset.lag(),
+            last_consumed=Moment.known(offset.last_timestamp),
         )
         for queue, offset in sorted(found.stats.offset_table.items())
     ]
     return Lag(known=found.stats.lag(), complete=not found.errors), found.stats.consume_tps, queues
+
+
+def owners_of(infos: Asked[ConsumerRunningInfo]) -> dict[MessageQueue, list[str]]:
+    """The members that have each queue."""
+    owners: dict[MessageQueue, list[str]] = {}
+    for member, info in sorted(infos.answers.items()):
+        for queue in info.mq_table:
+            owners.setdefault(queue, []).append(member)
+    return owners
 
 
 def _states(online: Members | None, infos: Asked[ConsumerRunningInfo]) -> list[OnlineMember]:
@@ -269,6 +275,6 @@ async def topics_in(admin: Admin, group: str) -> tuple[list[str], list[PeerError
     """The topics in which a group has offsets or that its members subscribe, but for its retries."""
     errors: list[PeerError] = []
     online = await _members(admin, group, errors)
-    _, _, queues = await _queues(admin, group, Asked({}, {}), errors)
-    found = {each.progress.topic for each in queues} | _subscribed(online)
+    _, _, queues = await _queues(admin, group, errors)
+    found = {each.topic for each in queues} | _subscribed(online)
     return sorted(each for each in found if not (is_retry_topic(each) or is_dead_letter_topic(each))), errors

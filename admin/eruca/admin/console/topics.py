@@ -17,7 +17,7 @@ from eruca.admin.console.visit import Visit, act, now, page, part
 from eruca.admin.errors import AdminError, BadValue, NotFound
 from eruca.admin.lookups import Asked, ask_each, create_topic
 from eruca.admin.messages import choose_queue, message_properties, send
-from eruca.admin.results.answer import Answer, Moment, Result, Table, errors_of
+from eruca.admin.results.answer import Answer, Moment, PeerError, Result, Table, errors_of
 from eruca.admin.results.progress import TrafficOfTopics, traffic
 from eruca.admin.results.topics import TopicRoute, TopicStatus, topic_route, topic_status
 from eruca.admin.results.users import Users, users_of_topic
@@ -123,15 +123,18 @@ class TopicPage(Answer, frozen=True, kw_only=True, rename="camel"):
 async def topic(visit: Visit) -> TopicPage:
     """A topic. Raises NotFound with names that are like it."""
     name, admin = visit.names["topic"], visit.admin
-    asked, found = await asyncio.gather(settings_of_masters(admin), ask_each({name: admin.route(name)}))
+    errors: list[PeerError] = []
+    asked, found, status, figures = await asyncio.gather(
+        settings_of_masters(admin),
+        ask_each({name: admin.route(name)}),
+        part(errors, "queues", topic_status(admin, name)),
+        part(errors, "traffic", _traffic(admin, name)),
+    )
     known = {each for table in asked.answers.values() for each in table}
     if name not in known and not asked.errors:
         raise NotFound(f"no broker has a topic {name}{nearest(name, sorted(known))}")
     route = topic_route(name, found.strict()[name])
-    errors = errors_of(asked.errors, "its settings of the topic are missing")
-    status, figures = await asyncio.gather(
-        part(errors, "queues", topic_status(admin, name)), part(errors, "traffic", _traffic(admin, name))
-    )
+    errors += errors_of(asked.errors, "its settings of the topic are missing")
     errors += visit.console.watch.gone()
     for table in (status, figures):
         errors += table.errors if table is not None else []

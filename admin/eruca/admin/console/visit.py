@@ -6,6 +6,7 @@ page to go on with. Both raise AdminError with one sentence. Knows no HTTP and n
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import msgspec
 from eruca.admin.client import Admin
 from eruca.admin.console.changes import Changes
 from eruca.admin.console.watch import Watch
-from eruca.admin.errors import BadValue
+from eruca.admin.errors import BadValue, NoAnswer
 from eruca.admin.lookups import ask_each
 from eruca.admin.results.answer import Moment, PeerError, errors_of
 
@@ -101,6 +102,8 @@ class Page:
     find: Find
 
 
+WITHIN = 6.0
+"""Seconds for a part of a page: a broker that hangs costs 5."""
 PAGES: list[Page] = []
 ACTS: dict[str, Act] = {}
 FILES: dict[str, Load] = {}
@@ -142,7 +145,15 @@ def now() -> Moment:
 
 
 async def part(errors: list[PeerError], name: str, question: Awaitable[T]) -> T | None:
-    """A part of a page; None, with the error noted, where it cannot be had."""
-    asked = await ask_each({name: question})
+    """A part of a page; None, with the error noted, where it cannot be had in WITHIN seconds."""
+    asked = await ask_each({name: _in_time(question)})
     errors += errors_of(asked.errors, "this part of the page is missing")
     return asked.answers.get(name)
+
+
+async def _in_time(question: Awaitable[T]) -> T:
+    try:
+        async with asyncio.timeout(WITHIN):
+            return await question
+    except TimeoutError:
+        raise NoAnswer(f"no answer in {WITHIN:.0f} s") from None

@@ -34,7 +34,7 @@ WINDOW = 15 * 60.0
 FIRST = 2.0
 """Seconds that the first page waits for the first look."""
 SHARE = 4
-"""A look that takes long has a pause behind it that is longer by this factor."""
+"""Behind a look that was much work there is a pause that is longer by this factor; one that only waited has none."""
 T = TypeVar("T", bound=msgspec.Struct)
 
 
@@ -111,7 +111,7 @@ class Watch:
         self, seen: Seen[T], ask: Callable[[], Awaitable[T]], note: Callable[[T], None] | None, every: float = 0.0
     ) -> None:
         while True:
-            began = time.monotonic()
+            began, worked = time.monotonic(), time.thread_time()
             try:
                 seen.answer = await ask()
                 seen.at, seen.trouble = time.monotonic(), ""
@@ -121,8 +121,8 @@ class Watch:
                 seen.trouble = str(error)
             async with self._looked:
                 self._looked.notify_all()
-            took = time.monotonic() - began
-            await asyncio.sleep(max((every or self._every) - took, took * SHARE, 0.1))
+            took, work = time.monotonic() - began, time.thread_time() - worked
+            await asyncio.sleep(max((every or self._every) - took, work * SHARE, 0.1))
 
     def _saw_brokers(self, found: Brokers) -> None:
         for each in found.items:
@@ -157,8 +157,10 @@ class Watch:
         ]
 
     def of_known(self, lag: Lag | None) -> Lag | None:
-        """A lag, which is only a part as long as a broker is gone."""
-        return msgspec.structs.replace(lag, complete=False) if lag is not None and self.gone() else lag
+        """A lag, which is only a part as long as a master is gone or silent."""
+        found = self.brokers.answer
+        silent = found is not None and any(each.version is None for each in found.items if each.broker_id == 0)
+        return msgspec.structs.replace(lag, complete=False) if lag is not None and (silent or self.gone()) else lag
 
     def _saw_groups(self, found: Groups) -> None:
         items = [msgspec.structs.replace(each, lag=self.of_known(each.lag)) for each in found.items]
