@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import pydantic
 import pytest
 
 from eruca.client import Message, ReceivedMessage, serializers
@@ -20,6 +21,11 @@ from tests.client.conftest import Lab
 class Order:
     number: int
     salad: str
+
+
+class Plate(pydantic.BaseModel):
+    number: int
+    parts: list[str] = []
 
 
 def received(message: Message) -> ReceivedMessage:
@@ -62,6 +68,15 @@ def test_a_value_is_json_unless_a_serializer_is_named() -> None:
     message = Message.of("Orders", {"number": 7}, tags="new")
     assert (message.body, message.properties) == (b'{"number":7}', {"contentType": "application/json"})
     assert received(message).value == {"number": 7}
+
+
+@pytest.mark.parametrize("serializer", [JSON, MSGPACK])
+def test_models_of_pydantic_are_written_wherever_they_stand(serializer: Serializer) -> None:
+    plate = {"number": 7, "parts": ["salad"]}
+    assert received(Message.of("Orders", Plate.model_validate(plate), serializer)).value == plate
+    assert received(Message.of("Orders", {"plates": [Plate(number=8)]}, serializer)).value == {
+        "plates": [{"number": 8, "parts": []}]
+    }
 
 
 @pytest.mark.parametrize("kind", [Json, MsgPack])

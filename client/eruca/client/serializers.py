@@ -74,8 +74,15 @@ class Text:
         return body.decode()
 
 
+def _fields(value: Any) -> Any:
+    """The plain fields of a model of pydantic, which msgspec does not know. Raises TypeError for any other value."""
+    if not hasattr(value, "model_dump"):
+        raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+    return value.model_dump(mode="json")
+
+
 class _Typed(Generic[T]):
-    """What the formats of msgspec have in common: plain values, dataclasses and msgspec structs.
+    """What the formats of msgspec have in common: plain values, dataclasses, msgspec structs, models of pydantic.
 
     Args:
         type: what ``loads`` gives and checks, such as a dataclass or ``list[int]``; default any value. Each format
@@ -86,7 +93,7 @@ class _Typed(Generic[T]):
     """The module of msgspec with its Encoder and Decoder."""
 
     def __init__(self, type: Any) -> None:
-        self._encode: Callable[[Any], bytes] = self._format.Encoder().encode
+        self._encode: Callable[[Any], bytes] = self._format.Encoder(enc_hook=_fields).encode
         self._decode: Callable[[bytes], T] = self._format.Decoder(type).decode
 
     def dumps(self, value: Any) -> bytes:
@@ -99,7 +106,9 @@ class _Typed(Generic[T]):
 
 
 class Json(_Typed[T]):
-    """JSON, of plain values, dataclasses and msgspec structs; ``Json(list[int])`` reads and checks this type."""
+    """JSON, of plain values, dataclasses, msgspec structs and models of pydantic; ``Json(list[int])`` reads and checks
+    this type, which is no model of pydantic.
+    """
 
     content_type = "application/json"
     _format = msgspec.json
@@ -115,7 +124,7 @@ class Json(_Typed[T]):
 
 
 class MsgPack(_Typed[T]):
-    """MessagePack, of plain values, dataclasses and msgspec structs; ``MsgPack(Order)`` reads and checks this type."""
+    """MessagePack, of the same values as ``Json``; ``MsgPack(Order)`` reads and checks this type."""
 
     content_type = "application/msgpack"
     _format = msgspec.msgpack

@@ -98,6 +98,4 @@ def message_of(topic: str, value: Any) -> Message:
         return Message(topic, bytes(value))
     if isinstance(value, str):
         return Message.of(topic, value, TEXT)
-    if hasattr(value, "model_dump_json"):  # of pydantic
-        return Message(topic, value.model_dump_json().encode(), properties={CONTENT_TYPE: JSON.content_type})
     return Message.of(topic, value, JSON)
