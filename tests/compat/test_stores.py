@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from eruca.broker.store import Store, StoreConfig, verify
+from eruca.broker.failover.epochs import Epoch
+from eruca.broker.store import FileSystem, Store, StoreConfig, verify
+from eruca.broker.store.cut import intend_cut
+from eruca.broker.store.epoch_file import read_epochs, write_epochs
 from eruca.protocol.record import BatchEntry, Record, decode_records, encode_batch
 from tests.compat.replicas import pulled
 from tests.support import raw
@@ -109,6 +112,30 @@ def test_apache_opens_a_store_of_eruca(tmp_path: Path, name_server: ApacheNameSe
     report = store.open()
     assert report.damages == [] and report.lost_units == []
     assert [len(bodies(store, "T", queue)) for queue in range(QUEUES)] == [COUNT // QUEUES] * QUEUES
+    store.close()
+
+
+def test_apache_opens_a_store_whose_log_was_cut(tmp_path: Path, name_server: ApacheNameServer) -> None:
+    store = written(tmp_path / "store")
+    whole = COUNT // QUEUES * QUEUES // 2
+    unit = store.unit("T", whole % QUEUES, whole // QUEUES)
+    assert unit is not None and store.close() is None
+    write_epochs(tmp_path / "store", (Epoch(1, 0), Epoch(2, unit[0])))
+    assert intend_cut(config(tmp_path / "store"), unit[0], FileSystem()) is not None
+    store.open()
+    assert store.close() is None
+    broker = ApacheBroker("4.9.7", tmp_path, name_server.address, SIZES)
+    try:
+        for queue in range(QUEUES):
+            assert [record.body for record in pulled(broker, queue)] == [
+                text(number) for number in range(queue, whole, QUEUES)
+            ]
+    finally:
+        broker.stop()
+    assert read_epochs(tmp_path / "store") == (Epoch(1, 0),)
+    store = Store(config(tmp_path / "store"))
+    assert store.open().damages == []
+    assert [len(bodies(store, "T", queue)) for queue in range(QUEUES)] == [whole // QUEUES] * QUEUES
     store.close()
 
 

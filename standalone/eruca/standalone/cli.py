@@ -163,7 +163,7 @@ def bundle(archive: Path, conf: str | None, nameserver: str | None, pages: str |
 
 @main.group()
 def store() -> None:
-    """Maintain a store: check it, back it up, restore it."""
+    """Maintain a store: check it, back it up, restore it, cut its log off."""
 
 
 CONF = click.option(
@@ -237,6 +237,35 @@ def restore(from_: Path, folder: Path, name: str | None, conf: str | None) -> No
 def verify(folder: Path, conf: str | None) -> None:
     """Check a store offline and print what is damaged; exits with 1 if anything is."""
     _verify("verify", _store_config("verify", folder, conf))
+
+
+@store.command()
+@click.argument("folder", type=FOLDER, metavar="STORE")
+@click.argument("end", type=click.IntRange(min=0), metavar="OFFSET")
+@CONF
+def cut(folder: Path, end: int, conf: str | None) -> None:
+    """Cut a store's log off at OFFSET, where a record ends, so that it can follow another master.
+
+    Messages from there on go, with all that points to them; a copy of the log's part stays in rolledback/. Committed
+    offsets behind the ends of queues are set back to them. The broker must be stopped.
+    """
+    from eruca.broker.store import FileSystem, Store, StoreDamaged, StoreLocked, StoreTooNew
+    from eruca.broker.store.cut import CutRefused, intend_cut
+
+    config = _store_config("cut", folder, conf)
+    try:
+        cut_off = intend_cut(config, end, FileSystem())
+        if cut_off is None:
+            click.echo(f"the log ends at {end:,} already")
+            return
+        opened = Store(config)
+        opened.open()
+        fault = opened.close()
+    except (CutRefused, StoreDamaged, StoreLocked, StoreTooNew, OSError) as error:
+        sys.exit(f"eruca store cut: {error}")
+    if fault is not None:
+        sys.exit(f"eruca store cut: the log is cut, but the store was not closed in order: {fault}")
+    click.echo(f"the log ends at {end:,}, before at {cut_off.former_end:,}; what was cut off is in {cut_off.kept}")
 
 
 def _verify(command: str, config: StoreConfig) -> NoReturn:

@@ -32,6 +32,7 @@ from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import CONSUME_QUEUE_UNIT as UNIT
 from eruca.broker.store.config import StoreConfig
 from eruca.broker.store.consume_queue import UNIT_FORM
+from eruca.broker.store.cut import intended_cut
 from eruca.broker.store.file_copy import copy
 from eruca.broker.store.file_system import FileSystem, Unflushed
 from eruca.broker.store.index_file import IndexFile, size_of
@@ -67,6 +68,10 @@ def back_up(config: StoreConfig, folder: Path, now: int) -> tuple[BackupFiles, M
         StoreTooNew: a newer version wrote the store.
         OSError: a file cannot be read or written; nothing is left of the backup.
     """
+    if intended_cut(config.store_path_root_dir) is not None:
+        raise BackupFault(
+            f"the log of {config.store_path_root_dir} is being cut off: start its broker, then back it up"
+        )
     if not config.commit_log_path.is_dir():
         raise BackupFault(
             f"{config.store_path_root_dir} holds no store: it has no folder {config.commit_log_path.name}"

@@ -23,6 +23,7 @@ from eruca.broker.store.appender import Appender
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig, parse_delay_levels
 from eruca.broker.store.consume_queue import UNIT_FORM
+from eruca.broker.store.cut import cut_files, intended_cut, settle_cut
 from eruca.broker.store.dispatch import Arrival, Dispatch
 from eruca.broker.store.file_system import FileSystem, NotInMemory
 from eruca.broker.store.flush import Flush
@@ -153,7 +154,7 @@ class Store:
             RecoveryStopped: ``progress.stop`` was called; the next opening recovers the store.
             StoreLocked: it is in use.
             StoreTooNew: a newer version wrote it.
-            StoreDamaged: its files do not fit the configuration.
+            StoreDamaged: its files do not fit the configuration, or its epochs are to be cut and cannot be read.
             NoAccess: nothing can be written in one of its folders, or in the checkpoint.
             OSError: a file cannot be read or written.
         """
@@ -179,6 +180,8 @@ class Store:
 
     def _recover(self, root: Path) -> None:
         check_format(root)
+        if (end := intended_cut(root)) is not None:
+            cut_files(self.config, end, self._file_system)
         checkpoint = self.housekeeping.checkpoint = read_checkpoint(root)
         mark = read_mark(root, checkpoint)
         clean = not was_aborted(root)
@@ -210,6 +213,11 @@ class Store:
             self.persist()
         except OSError as fault:  # a full disk must not keep anybody from reading
             self.recovery.notes.append(f"consume queues could not be written out: {fault}")
+        if end is not None:
+            self._flush.flush()
+            self.persist()
+            settle_cut(root, self.max_offset, self._file_system)
+            log.warning("log_cut", end=end)
         self.appender.refusal = None
         self.check_disk()
 

@@ -19,6 +19,7 @@ from eruca.broker.store import native
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig, parse_delay_levels
 from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, ConsumeQueue
+from eruca.broker.store.cut import intended_cut
 from eruca.broker.store.dispatch import Dispatch
 from eruca.broker.store.file_system import FileSystem
 from eruca.broker.store.marks import Lock, check_format, was_aborted
@@ -101,6 +102,8 @@ class _Check:
     def run(self) -> Verification:
         if self._killed:
             self.result.notes.append("the store was not stopped in order; the next start recovers it")
+        if (end := intended_cut(self.result.root)) is not None:
+            self.result.notes.append(f"the log is to be cut off at {end}; the next start does it")
         self._open_log()
         self._queues.load()
         self._verify_queue_files()
