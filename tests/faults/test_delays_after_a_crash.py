@@ -16,6 +16,8 @@ import pytest
 
 from eruca.broker.services import delay_recovery
 from eruca.broker.services.delays import Delays, Positions
+from eruca.broker.store import FileSystem
+from eruca.broker.store.cut import intend_cut
 from tests.support.desk import START, Desk
 
 pytestmark = pytest.mark.slow
@@ -126,6 +128,25 @@ async def test_killed_again_and_again_each_message_comes_once(tmp_path: Path, se
 async def test_after_a_power_failure_each_message_that_is_left_comes_once(tmp_path: Path, seed: int) -> None:
     arrived, expected = await crashes(tmp_path, seed, power=True)
     assert arrived == expected and sum(expected.values()) > 10
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_after_a_cut_each_message_that_is_left_comes_once(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    desk = await start(tmp_path / "0", START)
+    number = 0
+    for turn in range(1, 6):
+        for _ in range(2):
+            number = await live(desk, dice, number)
+        ends = [0, *(each.physical_offset + each.size for each in desk.broker.store.records_since(0))]
+        now, config = desk.now, desk.broker.store.config
+        await desk.stop()
+        intend_cut(config, dice.choice(ends[-8:]), FileSystem())
+        shutil.copytree(desk.folder, tmp_path / str(turn))
+        desk = await start(tmp_path / str(turn), now)
+    everything(desk)
+    assert come(desk) == sent(desk) and sum(sent(desk).values()) > 5
+    await desk.stop()
 
 
 async def test_without_the_mark_timers_still_come_once(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ import pytest
 
 from eruca.broker.services.commits import Commits
 from eruca.broker.services.halves import Halves
+from eruca.broker.store import FileSystem
+from eruca.broker.store.cut import intend_cut
 from eruca.broker.store.results import Put
 from eruca.protocol.record import Record, decode_record
 from tests.support.desk import Desk
@@ -283,6 +285,33 @@ async def test_ends_that_went_with_the_power_are_asked_for_again(tmp_path: Path)
     await go_on(game, first, tmp_path / "second", power_lost=True, least=True)
 
     assert await settle(game) == {"K0", "K1"}
+    await game.desk.stop()
+
+
+async def test_ends_that_were_cut_off_are_asked_for_again(tmp_path: Path) -> None:
+    """Though the progress of both queues, which says that they are done with, was published."""
+    game = Game(small(tmp_path / "first"), random.Random(7), flushes=1.0)
+    first = game.desk
+    await first.start()
+    await game.sit_down(first)
+    for _ in range(3):
+        await game.send()
+    end = first.broker.store.figures().max_offset
+    for deal in game.deals.values():
+        await game.tell(deal)
+    for _ in range(3):
+        await game.save()
+    await first.stop()
+    assert b"TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS" in (first.folder / "store/config/consumerOffset.json").read_bytes()
+
+    assert intend_cut(first.broker.store.config, end, FileSystem()) is not None
+    shutil.copytree(first.folder, tmp_path / "second")
+    second = small(tmp_path / "second")
+    second.now = first.now
+    await second.start()
+    await game.sit_down(second)
+    assert delivered(second) == []
+    assert await settle(game) == {"K0", "K1", "K2"}
     await game.desk.stop()
 
 

@@ -208,6 +208,7 @@ class BrokerApp:
         if not ports.adjacent:
             start_log.warning("ports_apart", port=port, vip=vip_port, ha=ha_port, advice="set a listenPort")
         broker.listen_on(port, ha_port)
+        await asyncio.to_thread(broker.store.finish_cut)
         broker.load()
         await self._opened()
         broker.store.start()

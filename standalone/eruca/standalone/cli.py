@@ -258,13 +258,9 @@ def cut(folder: Path, end: int, conf: str | None) -> None:
         if cut_off is None:
             click.echo(f"the log ends at {end:,} already")
             return
-        opened = Store(config)
-        opened.open()
-        fault = opened.close()
+        Store(config).finish_cut()
     except (CutRefused, StoreDamaged, StoreLocked, StoreTooNew, OSError) as error:
         sys.exit(f"eruca store cut: {error}")
-    if fault is not None:
-        sys.exit(f"eruca store cut: the log is cut, but the store was not closed in order: {fault}")
     click.echo(f"the log ends at {end:,}, before at {cut_off.former_end:,}; what was cut off is in {cut_off.kept}")
 
 

@@ -92,6 +92,7 @@ def test_epochs_and_committed_offsets_go_back(tmp_path: Path) -> None:
     write_epochs(tmp_path, epochs)
     offsets = tmp_path / "config" / "consumerOffset.json"
     table = {"offsetTable": {"T@near": {"0": 10, "1": 20}, "T@far": {"0": 59, "1": 60}, "gone@far": {"3": 0}}}
+    table["offsetTable"] |= {"RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS": {"0": 0}}
     offsets.write_text(json.dumps(table))
     (tmp_path / "config" / "delayOffset.json").write_text('{"offsetTable":{"3":99}}')
     (tmp_path / "eruca.delays").write_bytes(b"of the log as it was")

@@ -25,6 +25,7 @@ from eruca.broker.store.scan import Scan, data_end
 from eruca.protocol.bodies import ConsumerOffsets
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.fastjson import Style
+from eruca.protocol.names import TRANSACTION_GROUP
 from eruca.remoting.files import backup_of, replace_file
 
 ROLLED_BACK = "rolledback"
@@ -123,6 +124,8 @@ def cut_files(config: StoreConfig, end: int, file_system: FileSystem) -> None:
 def settle_cut(root: Path, max_offset: Callable[[str, int], int], file_system: FileSystem) -> None:
     """Set committed offsets back to the ends of queues, and forget the intention: the cut is done.
 
+    Those of transactions go altogether: an end that was cut off leaves a half message before them undecided.
+
     Raises:
         OSError: the disk is full or fails; to be done again.
     """
@@ -139,15 +142,13 @@ def _set_back(path: Path, max_offset: Callable[[str, int], int]) -> None:
         offsets = ConsumerOffsets.decode(path.read_bytes())
     except ProtocolError:
         return  # the start of the broker says so, and goes by the copy
-    changed = False
+    table: dict[str, dict[int, int]] = {}
     for key, queues in offsets.offset_table.items():
-        for queue_id, offset in queues.items():
-            end = max_offset(key.partition("@")[0], queue_id)
-            if offset > end:
-                queues[queue_id] = end
-                changed = True
-    if changed:
-        replace_file(path, offsets.encode(Style.PRETTY), backup=False)
+        topic, _, group = key.partition("@")
+        if group != TRANSACTION_GROUP:
+            ends = {queue_id: max_offset(topic, queue_id) for queue_id in queues}
+            table[key] = {queue_id: min(offset, ends[queue_id]) for queue_id, offset in queues.items()}
+    replace_file(path, ConsumerOffsets(offset_table=table).encode(Style.PRETTY), backup=False)
 
 
 def _log_of(config: StoreConfig, file_system: FileSystem) -> CommitLog:

@@ -172,6 +172,15 @@ class Store:
         self.recovery.seconds = time.perf_counter() - begin
         return self.recovery
 
+    def finish_cut(self) -> None:
+        """End a cut of the log that was interrupted, if there is one: before the tables beside the log are read, which
+        it sets back. The store is closed before and after. Errors as ``open``."""
+        if intended_cut(self.config.store_path_root_dir) is not None:
+            once = Store(self.config, self._clock, file_system=self._file_system)
+            once.open()
+            if (fault := once.close()) is not None:
+                raise fault
+
     def _check_access(self, root: Path) -> None:
         paths = self.config.commit_log_path, self.config.consume_queue_path, self.config.index_path
         for path in (root, root / "config", root / "checkpoint", root / "eruca.mark", *paths):
