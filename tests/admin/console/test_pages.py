@@ -213,11 +213,13 @@ async def test_lists_of_a_large_cluster_take_little_time(lab: Lab, desk: Desk) -
         (await ask_each({each.topic_name: create_topic(admin, lab.broker, each) for each in topics})).strict()
     await desk.looked()
     await desk.looked()
+    await desk.console.watch.stop()  # its work is in this process, too
     for path, least in (("/topics", 1000), ("/groups", 500), ("/", 5)):
-        await desk.browser.get(path)
-        began = time.process_time()
-        answer = await desk.browser.get(path)
-        took = time.process_time() - began
-        assert answer.text.count("<tr>") >= least, path
-        print(f"{path}: {took * 1000:.0f} ms")
-        assert took < 0.5, path  # 50 ms on an idle machine; the watch works in this process, too
+        times = []
+        for _ in range(5):
+            began = time.process_time()
+            answer = await desk.browser.get(path)
+            times.append(time.process_time() - began)
+            assert answer.text.count("<tr>") >= least, path
+        print(f"{path}: {min(times) * 1000:.0f} ms")
+        assert min(times) < 0.1, path  # 50 ms on an idle machine, with the broker and the nameserver in this process
