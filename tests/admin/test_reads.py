@@ -57,6 +57,13 @@ async def test_a_nameserver_that_hangs_costs_half_a_second(lab: Lab, silent: Sil
     assert took < 2.5, "one patience, not one for each question"
 
 
+async def test_a_change_says_which_nameservers_have_it(lab: Lab, silent: Silent) -> None:
+    line = ("updateKvConfig", "-s", "N", "-k", "k", "-v", "v", "--timeout", "1")
+    status, out, err, _ = await mqadmin(f"{silent.address},{lab.nameserver}", *line)
+    assert (status, out) == (5, "")
+    assert err.startswith(f"mqadmin updateKvConfig: only {lab.nameserver} did it: <{silent.address}> did not answer ")
+
+
 async def test_a_nameserver_that_is_away_costs_nothing(lab: Lab) -> None:
     status, _, _, took = await mqadmin(f"127.0.0.1:{free_port()};{lab.nameserver}", "topicList")
     assert status == 0

@@ -77,6 +77,15 @@ async def test_a_sum_that_lacks_a_broker_says_so(lab: Lab, silent: str) -> None:
     assert [row[4:] for row in load.rows if row[1] == "broker-b"] == [["?"] * 6]
 
 
+@pytest.mark.parametrize("line", [("consumerProgress",), ("statsAll",), ("queryMsgByUniqueKey", "-t", "T", "-i", "ID")])
+async def test_a_command_that_asks_in_steps_waits_once(lab: Lab, silent: str, line: tuple[str, ...]) -> None:
+    (sent,) = await lab.send("T", "three")
+    began = time.monotonic()
+    done = await lab.mqadmin(*(sent if each == "ID" else each for each in line), "--timeout", "2")
+    assert done.status == 5, done
+    assert time.monotonic() - began < 3.9
+
+
 async def test_a_broker_that_hangs_costs_five_seconds(lab: Lab, silent: str) -> None:
     began = time.monotonic()
     done = await lab.mqadmin("consumerProgress", "-g", "g")

@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Sequence
 from typing import TypeVar
 
-from eruca.admin.errors import AdminError, BadValue, NoAnswer, PeerRefused, TimedOut, UnknownGroup
+from eruca.admin.errors import AdminError, BadValue, NoAnswer, Partial, PeerRefused, TimedOut, UnknownGroup
 from eruca.admin.text import nearest
 from eruca.protocol import api
 from eruca.protocol.api import Endpoint
@@ -46,6 +46,10 @@ _PROBE = 1.0
 """Seconds within which a peer answers an easy request while it works on a heavy one."""
 PATIENCE = 0.5
 """Seconds until another nameserver is asked too."""
+_SILENT_FOR = 1.0
+"""Seconds for which a peer that did not answer is not asked again: a command that asks in steps waits for it once."""
+_OF_MEMBERS = frozenset({api.GET_CONSUMER_RUNNING_INFO.code, api.CONSUME_MESSAGE_DIRECTLY.code})
+"""Requests that a broker passes on to a member: if they time out, the broker need not hang."""
 _PORT = 9876
 
 A = TypeVar("A", bound=Header)
@@ -73,6 +77,7 @@ class Admin:
         self._timeout = timeout
         self.credentials = credentials
         self.tls = tls
+        self._silent: dict[str, tuple[float, str]] = {}
         self.channels = Channels(connect_timeout=3.0, offer=False, signer=credentials, tls=tls)
 
     async def __aenter__(self) -> Admin:
@@ -103,6 +108,10 @@ class Admin:
 
         A peer that takes long for a heavy request has to answer an easy one meanwhile, else it hangs.
         """
+        now = asyncio.get_running_loop().time
+        until, sentence = self._silent.get(address, (0.0, ""))
+        if now() < until:
+            raise TimedOut(sentence)
         try:
             call = self.channels.call(address, endpoint, header, body, timeout=self._timeout or timeout)
             if self._timeout or timeout <= TIMEOUT:
@@ -117,6 +126,8 @@ class Admin:
             advice = " (a broker registers its brokerIP1)" if registered else ""
             raise NoAnswer(f"{error}; see whether it runs and whether the address is right{advice}") from None
         except CallTimedOut as error:
+            if endpoint.code not in _OF_MEMBERS:
+                self._silent[address] = (now() + _SILENT_FOR, str(error))
             raise TimedOut(str(error)) from None
         except RemotingError as error:
             raise NoAnswer(str(error)) from None
@@ -163,8 +174,23 @@ class Admin:
     async def call_nameservers(
         self, endpoint: Endpoint[A, R], header: A | None = None, body: bytes = b""
     ) -> list[Answer[R]]:
-        """Send a request to every nameserver. Raises PeerRefused or NoAnswer."""
-        return await asyncio.gather(*(self.call(address, endpoint, header, body) for address in self.nameservers))
+        """Send a request to every nameserver. Raises PeerRefused or NoAnswer; Partial if some of them have done it."""
+        calls = (self.call(address, endpoint, header, body) for address in self.nameservers)
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        done, failures, answers = [], [], []
+        for address, result in zip(self.nameservers, results, strict=True):
+            if isinstance(result, AdminError):
+                failures.append(result)
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                done.append(address)
+                answers.append(result)
+        if failures and done:
+            raise Partial(f"only {', '.join(done)} did it: {'; '.join(map(str, failures))}")
+        if failures:
+            raise failures[0]
+        return answers
 
     # ------------------------------------------------------------------ routes
 

@@ -38,7 +38,7 @@ from eruca.protocol.queues import MessageQueue
 
 END = -1
 """The timestamp that means the end of a queue."""
-MEMBER_WITHIN = 5.0
+MEMBER_WITHIN = 3.0
 """Seconds that a member has to tell its state."""
 T = TypeVar("T")
 
