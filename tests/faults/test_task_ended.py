@@ -100,8 +100,8 @@ class Faulty(Desk):
     broken = False
 
     def passed(self) -> int:
-        task = asyncio.current_task()
-        if self.broken and task is not None and task.get_name() == "statistics":
+        task = asyncio.current_task() if self.broken else None  # a recovery, in a thread, reads the clock, too
+        if task is not None and task.get_name() == "statistics":
             raise LookupError("planted")
         return super().passed()
 
