@@ -74,8 +74,9 @@ reference: venv ## the API reference from the docstrings, as pages in out/refere
 	@PYTHONWARNINGS=ignore $(BIN)/pdoc --docformat google --no-show-source --output-directory out/reference $(REFERENCE)
 	@echo "open out/reference/index.html"
 
-configuration: venv ## docs/configuration.md from the fields of the settings
+configuration: venv ## docs/configuration.md from the fields of the settings, tables of docs/mqadmin.md from the commands
 	@$(BIN)/python -m tests.house.configuration
+	@$(BIN)/python -m tests.house.mqadmin_page
 
 lint: venv ## ruff: style and format
 	@$(BIN)/ruff check .

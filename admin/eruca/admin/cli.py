@@ -15,7 +15,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TextIO
 
-from eruca.admin import commands, completion, contexts, help_pages, posix, printers, security, sessions
+from eruca.admin import commands, contexts, help_pages, posix, printers, security, sessions
 from eruca.admin.command import COLORS, COMMON, FORMS, OUTPUT, WATCH, Colors, Command, Job
 from eruca.admin.errors import AdminError, BadValue, NotFound, Status, UsageError
 from eruca.admin.posix import Option
@@ -53,7 +53,7 @@ async def run(
             return Status.USAGE
     try:
         properties, arguments = security.split_properties(arguments, environment)
-        if arguments[:1] == [COMPLETE]:
+        if arguments and arguments[0] == COMPLETE:
             return await _complete(arguments[1:], environment, properties, out)
         before, arguments = posix.split(BEFORE, arguments)
     except AdminError as error:
@@ -138,6 +138,8 @@ def _other(
         elif word == "cheat":
             out.write(_cheat(" ".join(arguments)))
         elif word == "completion":
+            from eruca.admin import completion  # shells ask for it, commands do not
+
             out.write(completion.script(arguments))
         elif word == "schema":
             out.write(_schema(arguments))
@@ -195,6 +197,8 @@ async def _complete(
 ) -> int:
     """Answer a shell; whatever goes wrong is silence there."""
     with contextlib.suppress(Exception):
+        from eruca.admin import completion
+
         async for line in completion.lines(arguments, environment, properties):
             out.write(f"{line}\n")
     return Status.DONE

@@ -267,11 +267,13 @@ def command(
     *options: Option,
     alias: str = "",
     results: tuple[type[msgspec.Struct], ...] = (),
-    reads: bool = True,
+    reads: bool | None = None,
     operand: Operand | None = None,
     forms: tuple[str, ...] = (),
 ) -> Callable[[Callable[[Job], Any]], Run]:
     """Declare a command; with the types of its ``results`` it takes ``-o``, and ``--watch`` where it only ``reads``.
+
+    By default a command reads if it gives one result, and does not if it gives them one after the other.
 
     The option of its ``operand`` is one of its options, too. ``forms`` are those that it has beside all others.
     Raises ValueError when the name is taken.
@@ -280,7 +282,7 @@ def command(
     def declare(run: Run) -> Run:
         own = (operand.option,) if operand else ()
         more = [_output((*own, *options), (*FORMS, *forms))] if results else []
-        if results and reads and iscoroutinefunction(run):
+        if results and (iscoroutinefunction(run) if reads is None else reads):
             more.append(WATCH)
         declared = Command(name, help, (*COMMON, *more, *own, *options), run, alias, results, operand, (*FORMS, *forms))
         for each in filter(None, (name, alias)):

@@ -82,14 +82,13 @@ def _line(shell: str, prefix: str, last: str, found: Candidate) -> str:
 
 def _words(line: str) -> list[str]:
     """The words of a line behind the program; the last is what was typed of one, and may be empty."""
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=False)
-    lexer.whitespace_split = True
-    lexer.commenters = ""
     words: list[str] = []
-    with contextlib.suppress(ValueError):  # a quote that is still open
-        words.extend(lexer)
-    if line[-1:].isspace() and not line.endswith("\\ "):
-        words.append("")
+    for end in ("", '"', "'"):  # a quote may be open still
+        with contextlib.suppress(ValueError):
+            words = shlex.split(line + end)
+            if not end and line[-1:].isspace() and not line.endswith("\\ "):
+                words.append("")
+            break
     return words[1:] or [""]
 
 

@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, TextIO
@@ -135,6 +134,8 @@ def _read(path: Path) -> _File:
 
 def _write(path: Path, file: _File) -> None:
     """Write the file whole or not at all."""
+    import tempfile  # which most runs need not
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         number, name = tempfile.mkstemp(dir=path.parent)  # which only its owner may read

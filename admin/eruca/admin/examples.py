@@ -144,7 +144,7 @@ updateAclConfig -b 10.0.0.1:10911 -a ops -s its-secret-key -m true  # one that m
 deleteAclConfig -c DefaultCluster -a orders  # remove an account everywhere
 deleteAclConfig -b 10.0.0.1:10911 -a orders  # at one broker
 updateGlobalWhiteAddr -c DefaultCluster -g 10.0.0.*,192.168.1.1  # addresses that need no account
-updateGlobalWhiteAddr -b 10.0.0.1:10911 -g ""  # none
+updateGlobalWhiteAddr -b 10.0.0.1:10911 -g 10.0.0.7  # one address at one broker
 clusterAclConfigVersion -c DefaultCluster  # whether all brokers have the same accounts
 clusterAclConfigVersion -b 10.0.0.1:10911 -o json  # the version at one, for a program
 getAclConfig -b 10.0.0.1:10911  # the accounts of a broker, secrets included

@@ -113,7 +113,7 @@ def split(options: Sequence[Option], arguments: Sequence[str]) -> tuple[dict[str
     known |= {f"--{option.name}": option for option in options}
     at = 0
     while at < len(arguments) and arguments[at].startswith("-") and len(arguments[at]) > 1:
-        last = known.get(_flatten(known, [arguments[at]])[-1])
+        last = known.get(next(reversed(_flatten(known, [arguments[at]])), ""))
         at += 2 if last is not None and last.takes_value else 1
     found = parse(options, arguments[:at])
     return {option.name: found[option.key] for option in options if option.key in found}, arguments[at:]

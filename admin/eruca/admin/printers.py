@@ -203,7 +203,8 @@ def _table(row: inspect.StructType, rows: Sequence[msgspec.Struct], *, head: boo
 
 def _painted(cell: str, color: str) -> str:
     """A title in bold, what is not known in yellow."""
-    return painted(cell, color or (YELLOW if cell.strip() == "?" else ""))
+    text = cell.strip()
+    return cell.replace(text, painted(text, color or (YELLOW if text == "?" else ""))) if text else cell
 
 
 def _aligned(column: list[str], *, right: bool) -> list[str]:

@@ -57,7 +57,7 @@ async def update_broker_config(job: Job) -> AsyncIterator[Shown]:
         try:
             answer = await job.admin.call(each, api.UPDATE_BROKER_CONFIG, None, body)
         except AdminError as error:
-            job.report(f"mqadmin updateBrokerConfig: {error}")
+            job.report(f"mqadmin updateBrokerConfig: {error}", error.status)
             yield Shown(replace(act, done=False, settings={}), lambda: None)
         else:
             yield Shown(act, partial(job.line, f"update broker config success, {each}"))

@@ -21,6 +21,7 @@ _MORE = "%-16s  %-32s %14s %14s %14s %14s"
     Option("m", "moreStats", "messages of yesterday and today", takes_value=False),
     Option("i", "interval", "repeat every N seconds, until interrupted", kind="number"),
     results=(found.Brokers,),
+    reads=True,
 )
 async def cluster_list(job: Job) -> AsyncIterator[Shown]:
     """106, and 28 at each broker."""

@@ -126,7 +126,7 @@ async def _permit(
         try:
             count = await change(nameserver)
         except AdminError as error:
-            job.report(f"mqadmin {verb}WritePerm: {error}")
+            job.report(f"mqadmin {verb}WritePerm: {error}", error.status)
         changed += count or 0
         act = WritePermission(nameserver=nameserver, broker=job.text("b"), write=verb == "add", topics=count)
         yield Shown(act, partial(job.line, f"{what} Failed" if count is None else f"{what} OK, {count}"))

@@ -51,6 +51,7 @@ def _times(job: Job, first: str, second: str) -> tuple[int, int]:
     Option("e", "endTimestamp ", "up to here: ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS", kind="time"),
     Option("c", "MessageNumber", "maximum number of messages; default 128", kind="number"),
     results=(Message,),
+    reads=True,
 )
 async def consume_message(job: Job) -> AsyncIterator[Shown]:
     """11 at one queue or at all queues of the topic, without a subscription of a group."""
@@ -189,6 +190,7 @@ _END = Option("e", "endTimestamp ", "up to here: ms since 1970 or yyyy-MM-dd#HH:
     _END,
     Option("d", "printBody ", "false: without bodies; default true", kind="boolean"),
     results=(Message,),
+    reads=True,
 )
 async def print_messages(job: Job) -> AsyncIterator[Shown]:
     """11 at all queues of the topic."""
@@ -227,6 +229,7 @@ async def print_messages(job: Job) -> AsyncIterator[Shown]:
     Option("d", "printBody ", "true: with bodies; default false", kind="boolean"),
     Option("f", "calculate", "true: count them by tag; default false", kind="boolean"),
     results=(Message, TagCount),
+    reads=True,
 )
 async def print_queue(job: Job) -> AsyncIterator[Shown]:
     """11 at one queue."""

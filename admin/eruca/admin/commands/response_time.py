@@ -61,7 +61,7 @@ async def check_send_time(job: Job) -> AsyncIterator[Shown]:
             took = time.monotonic() - start
             result = sent_message(sent, took)
         except AdminError as error:
-            job.report(f"mqadmin checkMsgSendRT: {error}")
+            job.report(f"mqadmin checkMsgSendRT: {error}", error.status)
             took = time.monotonic() - start
             result = _failed(queue, took)
         times.append(int(took * 1000))
@@ -132,7 +132,7 @@ async def _round(job: Job, cluster: str, broker: str) -> ResponseTime:
             await send(job.admin, queue, address, body, {})
         except AdminError as error:
             failed += 1
-            job.report(f"mqadmin clusterRT: {error}")
+            job.report(f"mqadmin clusterRT: {error}", error.status)
         times.append((time.monotonic() - start) * 1000)
     return ResponseTime(
         at=Moment.at(time.time_ns() // 1_000_000),

@@ -331,7 +331,7 @@ async def topic_list(job: Job) -> Shown:
     results=(found.Allocation,),
 )
 async def allocate_queues(job: Job) -> Shown:
-    """Share a topic's queues averagely among consumers, as these do: both sorted (AllocateMQSubCommand in 4.9.7)."""
+    """105; the queues are shared averagely, as consumers do: both sorted (AllocateMQSubCommand in 4.9.7)."""
     if job.has("g"):
         return await _allocated(job)
     topic, consumers = job.text("t"), sorted(each.strip() for each in job.text("i").split(","))
