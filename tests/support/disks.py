@@ -43,7 +43,7 @@ class LossyDisk:
     def __init__(self, folder: Path, *, journal: bool = False) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
-        command = [sys.executable, str(_PROGRAM), str(folder), *(["journal"] if journal else [])]
+        command = [sys.executable, "-P", str(_PROGRAM), str(folder), *(["journal"] if journal else [])]
         self._process = Process(command, folder.parent / "lossy.out", talks=True)
         if self._answer() != "mounted":
             said = self._process.output
