@@ -101,7 +101,7 @@ class Stream:
         self._away: dict[str, AdminError] = {}
         """Brokers that do not answer now."""
         self._moved = monotonic()
-        """When a message came last."""
+        """When a queue was read further last."""
         self._looked = 0.0
         self._late = wish.start
         """Where queues begin that are found later."""
@@ -124,19 +124,16 @@ class Stream:
             if wanted:
                 yield [self._streamed(record, broker) for record, broker in wanted]
                 left = None if left is None else left - len(wanted)
-            if len(wanted) < len(batch) or self._ended(follows=follows, over=over, moved=bool(batch)):
+            if len(wanted) < len(batch) or self._ended(follows=follows, over=over):
                 return
-            if self._quiet() or self._away:
+            if not batch and (self._quiet() or self._away):
                 await asyncio.sleep(IDLE)
             await self._look_again(follows)
         if self._away:
             raise Partial(self._missing())
 
-    def _ended(self, *, follows: bool, over: bool, moved: bool) -> bool:
+    def _ended(self, *, follows: bool, over: bool) -> bool:
         """Whether nothing more comes. Raises Partial where that is not known for too long, but an end is set."""
-        if moved:
-            self._moved = monotonic()
-            return False
         ended = over and self._quiet() if follows else all(each.done for each in self._cursors.values())
         if ended and not self._away:
             return True
@@ -289,7 +286,8 @@ class Stream:
             for each in pulled.records
             if each.queue_offset >= cursor.offset and (end is None or each.queue_offset < end) and self._wish.has(each)
         )
-        cursor.offset = max(cursor.offset, pulled.next_offset)
+        if pulled.next_offset > cursor.offset:
+            cursor.offset, self._moved = pulled.next_offset, monotonic()
         cursor.at_end = pulled.status == "NO_NEW_MSG" or cursor.offset >= pulled.max_offset
 
     async def _correct(self, cursor: _Cursor, pulled: Pulled) -> None:
