@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -41,7 +42,7 @@ TIMEOUT = 5.0
 HEAVY = 15.0
 """Seconds for a request that walks many queues or asks a client."""
 AT_ONCE = 64
-"""Requests of one command that are under way at once."""
+"""Requests that are under way at one peer at once; a broker lets 256 costly ones of a connection wait."""
 _PROBE = 1.0
 """Seconds within which a peer answers an easy request while it works on a heavy one."""
 PATIENCE = 0.5
@@ -78,6 +79,8 @@ class Admin:
         self.credentials = credentials
         self.tls = tls
         self._silent: dict[str, tuple[float, str]] = {}
+        self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
+        """Those of each peer: one that hangs keeps no request from another."""
         self.channels = Channels(connect_timeout=3.0, offer=False, signer=credentials, tls=tls)
 
     async def __aenter__(self) -> Admin:
@@ -106,8 +109,15 @@ class Admin:
     ) -> Answer[R]:
         """Send a request to one broker or nameserver. Raises PeerRefused or NoAnswer.
 
-        A peer that takes long for a heavy request has to answer an easy one meanwhile, else it hangs.
+        Any number may be asked side by side; what is too many for a peer waits, and ``timeout`` counts from its turn. A
+        peer that takes long for a heavy request has to answer an easy one meanwhile, else it hangs.
         """
+        async with self._places[address]:
+            return await self._ask(address, endpoint, header, body, timeout)
+
+    async def _ask(
+        self, address: str, endpoint: Endpoint[A, R], header: A | None, body: bytes, timeout: float
+    ) -> Answer[R]:
         now = asyncio.get_running_loop().time
         until, sentence = self._silent.get(address, (0.0, ""))
         if now() < until:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from inspect import CORO_CREATED, getcoroutinestate
 from typing import Generic, TypeVar
 
-from eruca.admin.client import AT_ONCE, HEAVY, Admin, broker_addresses, some_address
+from eruca.admin.client import HEAVY, Admin, broker_addresses, some_address
 from eruca.admin.errors import AdminError, NotFound, PeerRefused
 from eruca.protocol import api
 from eruca.protocol.bodies import (
@@ -58,18 +58,16 @@ class Asked(Generic[T]):
 
 
 async def ask_each(asks: Mapping[str, Awaitable[T]]) -> Asked[T]:
-    """Ask peers side by side, at most 64 at once; an error of one is kept, and the others go on."""
-    limit = asyncio.Semaphore(AT_ONCE)
+    """Ask peers side by side; an error of one is kept, and the others go on."""
     asked: Asked[T] = Asked({}, {})
 
     async def ask(name: str, question: Awaitable[T]) -> None:
-        async with limit:
-            try:
-                asked.answers[name] = await question
-            except AdminError as error:
-                asked.errors[name] = error
-            except ProtocolError as error:
-                asked.errors[name] = AdminError(f"its answer cannot be read: {error}")
+        try:
+            asked.answers[name] = await question
+        except AdminError as error:
+            asked.errors[name] = error
+        except ProtocolError as error:
+            asked.errors[name] = AdminError(f"its answer cannot be read: {error}")
 
     try:
         await asyncio.gather(*(ask(name, question) for name, question in asks.items()))

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eruca.admin.client import AT_ONCE, Admin
+from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, PeerRefused
 from eruca.admin.lookups import members_of, store_offset
 from eruca.admin.resets.plan import Move, Plan, Step, Way
@@ -49,7 +49,6 @@ class Acts:
         self._group = group
         self._topic = topic
         self._force = force
-        self._limit = asyncio.Semaphore(AT_ONCE)
 
     async def until_members_are_known(self, plan: Plan) -> None:
         """Wait for the heartbeats that a plan waits for. Raises AdminError if a broker gets none."""
@@ -101,15 +100,13 @@ class Acts:
         )
 
     async def _store(self, step: Step, move: Move, done: Done) -> None:
-        async with self._limit:
-            if move.changes:
-                await store_offset(self._admin, step.broker.address, self._group, move.seen.queue, move.new)
-            done.offsets[move.seen.queue] = move.new
+        if move.changes:
+            await store_offset(self._admin, step.broker.address, self._group, move.seen.queue, move.new)
+        done.offsets[move.seen.queue] = move.new
 
     async def _begin(self, step: Step, move: Move) -> None:
         """A broker moves members only if the group has an offset in each queue: give it the first one."""
-        async with self._limit:
-            await store_offset(self._admin, step.broker.address, self._group, move.seen.queue, move.seen.first)
+        await store_offset(self._admin, step.broker.address, self._group, move.seen.queue, move.seen.first)
 
     async def _push(self, step: Step, request: ResetOffset) -> dict[MessageQueue, int]:
         """222: the queues that it says it moved. If its members have just gone (206), it is asked again with them."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
-from eruca.admin.client import AT_ONCE, Admin
+from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, Partial
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Acts, Done
@@ -119,19 +119,16 @@ async def prepare(admin: Admin, group: str, topic: str, target: Target, options:
     survey = await look(admin, group, topic)
     check(survey, options)
     survey = await look_at_members(admin, survey)
-    limit = asyncio.Semaphore(AT_ONCE)
     addresses = {broker.name: broker.address for broker in survey.brokers}
 
     async def wanted(seen: QueueSeen) -> int | None:
-        async with limit:
-            return await target.offset(admin, addresses[seen.queue.broker_name], seen)
+        return await target.offset(admin, addresses[seen.queue.broker_name], seen)
 
     async def there(move: Move) -> int | None:
         queue = move.seen.queue
         if move.target >= move.seen.end:
             return None
-        async with limit:
-            return await stored_at(admin, addresses[queue.broker_name], queue, move.target)
+        return await stored_at(admin, addresses[queue.broker_name], queue, move.target)
 
     seen = survey.queues
     found = await asyncio.gather(*(wanted(each) for each in seen))
