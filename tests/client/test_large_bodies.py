@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,33 +13,13 @@ from eruca.client import ClientSettings, Message, MessageQueue, Producer, PushCo
 from eruca.client.errors import BadAnswer
 from tests.client.conftest import Lab
 from tests.support.eruca import ErucaCluster
+from tests.support.turns import turns_of_the_loop
 
 SIZE = 4 << 20
 BODIES = {"compressible": b"z" * SIZE, "text": b"".join(b"%d," % (n * 7919) for n in range(SIZE))[:SIZE]}
 BODIES["incompressible"] = os.urandom(SIZE)
 LONGEST = 0.008
 """Seconds, with room for slow machines: 1 to 4 ms are usual. To compress takes 20 to 200 ms, to unpack 13."""
-
-
-class Turns:
-    """The longest turn of the event loop, in seconds of its thread's CPU: other programs do not count."""
-
-    async def __aenter__(self) -> Turns:
-        self.longest = 0.0
-        self._task = asyncio.create_task(self._run())
-        await asyncio.sleep(0)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._task.cancel()
-
-    async def _run(self) -> None:
-        last = time.thread_time()
-        while True:
-            await asyncio.sleep(0)
-            now = time.thread_time()
-            self.longest = max(self.longest, now - last)
-            last = now
 
 
 class Inbox:
@@ -75,7 +54,7 @@ async def test_no_large_body_holds_the_loop(nameserver: str) -> None:
     async with Producer("g", nameserver=nameserver, send_timeout=30) as producer:
         await producer.create_topic("T", queues=1)
         for kind, body in BODIES.items():
-            async with Turns() as turns:
+            async with turns_of_the_loop() as turns:
                 await producer.send(Message("T", body))
             assert turns.longest < LONGEST, kind
     for way in ("listener", "orderly listener", "async for"):
@@ -88,7 +67,7 @@ async def test_no_large_body_holds_the_loop(nameserver: str) -> None:
             start_from="first",
             orderly=way.startswith("orderly"),
         )
-        async with Turns() as turns, consumer.subscribe("T"):
+        async with turns_of_the_loop() as turns, consumer.subscribe("T"):
             task = asyncio.create_task(inbox.loop(consumer)) if listener is None else None
             got = [await inbox.take() for _ in BODIES]
             if task is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eruca.client import ClientSettings
-from tests.support.operator import mqadmin
+from tests.support.mqadmin_calls import mqadmin
 from tests.support.pairs import Pairs
 from tests.support.programme import ENOUGH, LONG
 from tests.support.traffic import TOPIC, Reader, Traffic

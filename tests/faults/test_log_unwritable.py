@@ -15,11 +15,11 @@ import pytest
 
 from tests.support.daemons import registered
 from tests.support.disks import SmallDisk
+from tests.support.full_pipes import fill_pipe
 from tests.support.load import TOPIC, pull, send
 from tests.support.lone import MANY_PEERS, SMALL, LoneBroker
 from tests.support.pairs import eventually
 from tests.support.peers import Peer
-from tests.support.pipes import fill_pipe
 from tests.support.ports import free_broker_port, free_port
 from tests.support.processes import Process
 from tests.support.programme import ENOUGH

@@ -12,7 +12,7 @@ import pytest
 from eruca.client import ClientSettings, Tls
 from tests.support.accounts import ADMIN, BROKER, Account, write_accounts
 from tests.support.certificates import Certificates
-from tests.support.operator import mqadmin
+from tests.support.mqadmin_calls import mqadmin
 from tests.support.pairs import BROKERS, Pairs, eventually
 from tests.support.programme import ENOUGH
 from tests.support.traffic import TOPIC, Reader, Traffic

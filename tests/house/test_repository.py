@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,13 @@ def test_a_source_root_holds_its_part_of_the_namespace_and_nothing_else(root: st
         assert (package / "py.typed").is_file(), "a typed package says so"
         for folder in {file.parent for file in package.rglob("*.py")}:
             assert (folder / "__init__.py").is_file(), f"{folder} is a package without __init__.py"
+
+
+def test_no_support_of_tests_hides_a_module_of_the_standard_library() -> None:
+    """A program of this folder that runs as a script finds its neighbours first."""
+    hiding = [each.name for each in (ROOT / "tests/support").glob("*.py") if each.stem in sys.stdlib_module_names]
+
+    assert hiding == []
 
 
 def test_every_tool_knows_the_same_source_roots() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from eruca.remoting.log_writer import Descriptor, LogWriter
 from tests.support.disks import SmallDisk
-from tests.support.pipes import fill_pipe
+from tests.support.full_pipes import fill_pipe
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 

@@ -16,7 +16,7 @@ from structlog.typing import EventDict
 
 from eruca.remoting.log import log
 from eruca.remoting.logs import log_to_logging, log_to_stderr
-from tests.support.pipes import fill_pipe
+from tests.support.full_pipes import fill_pipe
 
 
 def test_a_traceback_shows_code_and_no_values(capfd: pytest.CaptureFixture[str]) -> None:
