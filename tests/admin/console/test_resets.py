@@ -2,41 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 
 import pytest
 
 from eruca.admin.console.resets import Running
-from eruca.client import PushConsumer, ReceivedMessage
 from tests.admin.conftest import Lab
 from tests.admin.console.conftest import Desk
-
-
-class Member:
-    """A consumer of group g that is online."""
-
-    def __init__(self, lab: Lab) -> None:
-        self.bodies: list[str] = []
-        self._came = asyncio.Condition()
-        self.consumer = PushConsumer("g", self._listen, nameserver=lab.nameserver, start_from="first").subscribe("T")
-
-    async def _listen(self, message: ReceivedMessage) -> None:
-        async with self._came:
-            self.bodies.append(message.body.decode())
-            self._came.notify_all()
-
-    async def has(self, count: int) -> None:
-        async with asyncio.timeout(10), self._came:
-            await self._came.wait_for(lambda: len(self.bodies) >= count)
+from tests.admin.test_offsets import Member
 
 
 @pytest.fixture
 async def member(lab: Lab) -> AsyncIterator[Member]:
     await lab.topic("T", 2)
     await lab.send("T", "a", "b", "c", queue=1)
-    member = Member(lab)
+    member = Member(lab, "g", "T")
     async with member.consumer:
         await member.has(3)
         await lab.commit("g", "T", 0, 3)

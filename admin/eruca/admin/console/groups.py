@@ -16,7 +16,7 @@ from eruca.admin.resets.survey import MEMBER_WITHIN
 from eruca.admin.results.answer import Answer, Moment, PeerError, Result, Table, errors_of
 from eruca.admin.results.groups import Member, Members, SettingsOfGroup, group_settings, members
 from eruca.admin.results.member_states import MemberState, member_state
-from eruca.admin.results.progress import Lag, QueueProgress
+from eruca.admin.results.progress import Lag, QueueProgress, progress_of_queues
 from eruca.admin.results.topics import topic_status
 from eruca.admin.text import nearest
 from eruca.protocol.bodies import ConsumerRunningInfo
@@ -204,18 +204,7 @@ async def _queues(
         errors += errors_of({"progress": error}, "its queues are missing")
         return None, None, []
     errors += errors_of(found.errors, "its queues are missing")
-    queues = [
-        QueueProgress(
-            topic=queue.topic,
-            broker=queue.broker_name,
-            queue_id=queue.queue_id,
-            broker_offset=offset.broker_offset,
-            consumer_offset=offset.consumer_offset,
-            lag=offset.lag(),
-            last_consumed=Moment.known(offset.last_timestamp),
-        )
-        for queue, offset in sorted(found.stats.offset_table.items())
-    ]
+    queues = progress_of_queues(found.stats, {})
     return Lag(known=found.stats.lag(), complete=not found.errors), found.stats.consume_tps, queues
 
 

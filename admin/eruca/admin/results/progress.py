@@ -20,9 +20,10 @@ from eruca.admin.lookups import (
     stats_at,
 )
 from eruca.admin.results.answer import WIDE, Moment, Result, Table, errors_of
-from eruca.protocol.bodies import ConsumerRunningInfo
+from eruca.protocol.bodies import ConsumerRunningInfo, ConsumeStats
 from eruca.protocol.codes import version_name
 from eruca.protocol.names import RETRY_PREFIX, is_dead_letter_topic, is_retry_topic
+from eruca.protocol.queues import MessageQueue
 
 
 class Lag(Result, frozen=True, kw_only=True, rename="camel"):
@@ -63,15 +64,9 @@ class GroupProgress(Table[QueueProgress], frozen=True, kw_only=True, rename="cam
     lag: Lag
 
 
-async def group_progress(admin: Admin, group: str, *, members: bool = False) -> GroupProgress:
-    """How far a group is, by 208 at each broker; by 203 and 307, which brokers its members know besides.
-
-    With ``members``, it says who has each queue. Raises AdminError if no broker answered, or if the group has no offset
-    anywhere.
-    """
-    found, (infos, silent) = await asyncio.gather(progress(admin, group), _infos(admin, group, members))
-    owners = {queue: each.split("@")[0] for each, info in infos.items() for queue in info.mq_table} if members else {}
-    queues = [
+def progress_of_queues(stats: ConsumeStats, owners: Mapping[MessageQueue, str]) -> list[QueueProgress]:
+    """The rows of a group's queues; ``owners`` are the members that have them."""
+    return [
         QueueProgress(
             topic=queue.topic,
             broker=queue.broker_name,
@@ -82,8 +77,19 @@ async def group_progress(admin: Admin, group: str, *, members: bool = False) -> 
             last_consumed=Moment.known(offset.last_timestamp),
             member=owners.get(queue),
         )
-        for queue, offset in sorted(found.stats.offset_table.items())
+        for queue, offset in sorted(stats.offset_table.items())
     ]
+
+
+async def group_progress(admin: Admin, group: str, *, members: bool = False) -> GroupProgress:
+    """How far a group is, by 208 at each broker; by 203 and 307, which brokers its members know besides.
+
+    With ``members``, it says who has each queue. Raises AdminError if no broker answered, or if the group has no offset
+    anywhere.
+    """
+    found, (infos, silent) = await asyncio.gather(progress(admin, group), _infos(admin, group, members))
+    owners = {queue: each.split("@")[0] for each, info in infos.items() for queue in info.mq_table} if members else {}
+    queues = progress_of_queues(found.stats, owners)
     gone = await _gone(admin, {queue.broker_name for info in infos.values() for queue in info.mq_table})
     errors = errors_of(found.errors | gone, "its queues are missing")
     if members:
