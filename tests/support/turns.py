@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from time import thread_time
 
@@ -41,3 +41,17 @@ async def turns_of_the_loop() -> AsyncIterator[Turns]:
         with suppress(asyncio.CancelledError):
             await task
         gc.unfreeze()
+
+
+async def turns_during(work: Callable[[], Awaitable[object]], within: float) -> Turns:
+    """The turns while ``work`` is done: again, up to three times, while a turn took longer than ``within`` seconds.
+
+    A shared machine may take the core away within a turn and count that as the thread's. What the product does too long
+    it does so each time.
+    """
+    for _ in range(3):
+        async with turns_of_the_loop() as turns:
+            await work()
+        if turns.longest < within:
+            break
+    return turns
