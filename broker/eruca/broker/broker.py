@@ -52,6 +52,7 @@ from eruca.remoting.credentials import OwnAccount
 from eruca.remoting.log_levels import LogLevels
 from eruca.remoting.loop_monitor import LoopMonitor, Overload
 from eruca.remoting.metrics import Metrics
+from eruca.remoting.operating_system import boot_id
 from eruca.remoting.readiness import Readiness
 from eruca.remoting.reloads import Reloads
 from eruca.remoting.rpc_latency import RpcLatency
@@ -143,6 +144,7 @@ class Broker:
             follows=self.role.is_slave,
             file_system=file_system,
             tasks=self.tasks,
+            boot=boot_id() if config.enable_controller_mode else None,
         )
         self.holds = Holds()
         self.store.on_arrival = self.holds.arrived

@@ -121,6 +121,15 @@ def _lock_byte(fd: int, position: int) -> None:
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
 
 
+def boot_id() -> str:
+    """The id of this boot of the machine, hexadecimal digits and hyphens; empty where the system gives none."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 def machine_memory() -> int:
     """Bytes of memory of this machine; 4 GiB where nobody says."""
     if sys.platform == "win32":

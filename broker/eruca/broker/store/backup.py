@@ -18,6 +18,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from eruca.broker.failover import epochs as lists
 from eruca.broker.store.backup_files import (
     MANIFEST,
     MANIFEST_FORMAT,
@@ -28,11 +29,13 @@ from eruca.broker.store.backup_files import (
     names_in,
     read_manifest,
 )
-from eruca.broker.store.commit_log import CommitLog
+from eruca.broker.store.commit_log import CommitLog, StoreDamaged
 from eruca.broker.store.config import CONSUME_QUEUE_UNIT as UNIT
 from eruca.broker.store.config import StoreConfig
 from eruca.broker.store.consume_queue import UNIT_FORM
 from eruca.broker.store.cut import intended_cut
+from eruca.broker.store.epoch_file import NAME as EPOCHS
+from eruca.broker.store.epoch_file import encode_epochs, read_epochs
 from eruca.broker.store.file_copy import copy
 from eruca.broker.store.file_system import FileSystem, Unflushed
 from eruca.broker.store.index_file import IndexFile, size_of
@@ -48,6 +51,7 @@ from eruca.broker.store.marks import (
 from eruca.broker.store.queue_file import starts_in
 from eruca.broker.store.scan import Scan, data_end
 from eruca.broker.store.segment import Segment
+from eruca.broker.store.store_id import read_store_id
 from eruca.remoting.files import replace_file
 from eruca.remoting.operating_system import read_at, write_at
 
@@ -120,10 +124,21 @@ class _Backup:
         for path in state:
             if path.name in LATE:
                 self._take_state(path)
+        self._take_epochs(end)
         self._files.put("abort", b"")  # so that a start recovers what lies behind the mark
         taken = [Path(entry.path).name for entry in self._files.entries if entry.path.startswith("commitlog/")]
         begin = int(taken[0]) if taken else end
-        return Manifest(MANIFEST_FORMAT, FORMAT, made, str(self._root), begin, end, self._files.entries)
+        store = read_store_id(self._root)
+        return Manifest(
+            MANIFEST_FORMAT,
+            FORMAT,
+            made,
+            str(self._root),
+            begin,
+            end,
+            store[0] if store is not None else "",
+            self._files.entries,
+        )
 
     def _take_mark(self) -> None:
         for _ in range(_LOOKS):
@@ -145,6 +160,15 @@ class _Backup:
     def _take_state(self, path: Path) -> None:
         with suppress(FileNotFoundError):
             self._files.put(str(path.relative_to(self._root)), path.read_bytes())
+
+    def _take_epochs(self, end: int) -> None:
+        """The list of epochs of the log as far as it was taken: by it a restored store finds what it shares."""
+        try:
+            epochs = lists.cut(read_epochs(self._root), end)
+        except StoreDamaged as fault:
+            raise BackupFault(str(fault)) from None
+        if epochs:
+            self._files.put(EPOCHS, encode_epochs(epochs))
 
     # ---- queues and index
 
@@ -274,7 +298,7 @@ class _Backup:
 def restore(folder: Path, config: StoreConfig, name: str | None = None) -> Manifest:
     """Make a store of a backup in ``folder``, the newest one or that of this name, where there is none.
 
-    The first start recovers it. Raises:
+    The first start recovers it, and gives it an id of its own. Raises:
         BackupFault: there is no such backup, one of its files is damaged, or the store's folder is not empty.
         OSError: a file cannot be read or written; what was restored so far is deleted again.
     """

@@ -20,7 +20,8 @@ from eruca.broker.store.scan import data_end
 from eruca.broker.store.segment import Segment
 
 MANIFEST = "manifest.json"
-MANIFEST_FORMAT = 1
+MANIFEST_FORMAT = 2
+"""1 has no ``store_id``."""
 PARTIAL = ".partial"
 """End of the name of a backup that is not complete."""
 _SETTLED = 2_000_000_000
@@ -58,6 +59,8 @@ class Manifest:
     begin_offset: int
     end_offset: int
     """The commit log offsets between which every record is there."""
+    store_id: str = ""
+    """Of the store that was backed up, if it has one."""
     files: list[Entry] = field(default_factory=list)
 
     def encode(self) -> bytes:

@@ -22,6 +22,7 @@ from eruca.broker.store.epoch_file import read_epochs, write_epochs
 from eruca.broker.store.file_system import FileSystem
 from eruca.broker.store.marks import Lock, check_format, set_abort
 from eruca.broker.store.scan import Scan, data_end
+from eruca.broker.store.store_id import forget_store_id
 from eruca.protocol.bodies import ConsumerOffsets
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.fastjson import Style
@@ -48,10 +49,11 @@ class Intended(NamedTuple):
     kept: Path
 
 
-def intend_cut(config: StoreConfig, end: int, file_system: FileSystem) -> Intended | None:
+def intend_cut(config: StoreConfig, end: int, file_system: FileSystem, *, as_master: bool = False) -> Intended | None:
     """Keep what a store has from ``end`` on, and write down that it goes; the next opening cuts it off.
 
-    None when the log ends there. The store must be closed.
+    None when the log ends there. The store must be closed. ``as_master``: only what the group's master has not goes, so
+    that the store keeps its id.
 
     Raises:
         CutRefused: no record ends there, or an earlier cut is not done.
@@ -74,6 +76,8 @@ def intend_cut(config: StoreConfig, end: int, file_system: FileSystem) -> Intend
         if former_end == end:
             return None
         kept = _keep(root, log, end, former_end, file_system)
+        if not as_master:
+            forget_store_id(root, file_system)
         replace_file(root / _INTENTION, b"%d\n" % end, backup=False)
         return Intended(end, former_end, kept)
     finally:

@@ -48,8 +48,10 @@ class Recovery:
         clock: Callable[[], int],
         progress: Progress,
         note: Callable[[Mark], None],
+        lost: Callable[[str], None],
     ) -> None:
-        """``note`` writes a mark, on the disk when it returns."""
+        """``note`` writes a mark, on the disk when it returns; ``lost`` is called with a reason where the log lacks
+        what was stored, before anything is mended."""
         self._config = config
         self._log = log
         self._queues = queues
@@ -58,10 +60,13 @@ class Recovery:
         self._clock = clock
         self._progress = progress
         self._note = note
+        self._lost = lost
         self._marked: Mark | None = None
         self._report = RecoveryReport()
         self._synced = 0
         """Up to where the index came to the disk in order, as the mark says."""
+        self._known = 0
+        """Up to where the log was, as the mark says."""
 
     def run(self, *, clean: bool, mark: Mark | None, checkpoint: Checkpoint) -> RecoveryReport:
         """Recover.
@@ -73,6 +78,9 @@ class Recovery:
         report = self._report
         report.clean = clean
         self._marked = mark
+        self._known = mark.written if mark is not None else 0
+        if self._known > (self._log.segments[-1].end if self._log.segments else 0):
+            self._lost(f"the log had {self._known}, and its files end before")
         if not self._log.segments:
             self._without_log()
             return report
@@ -282,6 +290,8 @@ class Recovery:
     def _finish(self, scan: Scan, before: dict[ConsumeQueue, bytes], time: int) -> None:
         log = self._log
         report = self._report
+        if (loss := self._loss(scan)) is not None:
+            self._lost(loss)
         for queue, units in before.items():
             self._keep_end(queue, units, scan.damages)
         self._cover(scan.damages, time or self._clock())
@@ -293,6 +303,16 @@ class Recovery:
         self._dispatch.position = report.end_offset = scan.end
         report.lost_units = self._dispatch.lost_units
         self._queues.count_on()
+
+    def _loss(self, scan: Scan) -> str | None:
+        """Why the log lacks what was stored; None if it does not. What a kill has left of a record was never stored."""
+        if scan.damages:
+            return f"the log is damaged at {scan.damages[0].start}"
+        if scan.end < self._known:
+            return f"the log had {self._known}, and ends at {scan.end}"
+        if scan.remains and self._report.clean:
+            return f"the log is damaged at {scan.end}, its end, and was closed in order"
+        return None
 
     def _keep_end(self, queue: ConsumeQueue, units: bytes, damages: list[Damage]) -> None:
         """Keep the units at a queue's end whose records lie in damage with the log going on behind it.

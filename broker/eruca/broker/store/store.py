@@ -13,6 +13,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -49,6 +50,7 @@ from eruca.broker.store.replicator import Replicator
 from eruca.broker.store.results import Durability, Figures, Found, Got, Matcher, RecoveryReport
 from eruca.broker.store.scan import Scan
 from eruca.broker.store.scheduler import Scheduler
+from eruca.broker.store.store_id import StoreId, forget_store_id
 from eruca.protocol.record import Record
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.files import check_writable
@@ -65,7 +67,7 @@ class Store:
     """A broker's messages on disk (DefaultMessageStore in RocketMQ).
 
     ``appender`` writes messages, ``replicator`` reads and appends the raw log; a store that ``follows`` another one
-    accepts no message.
+    accepts no message. ``boot`` (of the machine) gives the store an id: its broker is in a group that elects.
     """
 
     def __init__(
@@ -77,10 +79,12 @@ class Store:
         follows: bool = False,
         file_system: FileSystem | None = None,
         tasks: Tasks | None = None,
+        boot: str | None = None,
     ) -> None:
         self.config = config
         self._file_system = file_system = file_system or FileSystem()
         self._clock = clock
+        self._id = StoreId(config.store_path_root_dir, boot, file_system) if boot is not None else None
         self.commit_log = CommitLog(
             config.commit_log_path,
             config.mapped_file_size_commit_log,
@@ -147,6 +151,15 @@ class Store:
 
     # ---- opening and closing
 
+    @property
+    def store_id(self) -> str:
+        """By what the group knows this store; empty without a group, and after a loss until the next opening."""
+        return self._id.value if self._id is not None else ""
+
+    def _lost(self, reason: str) -> None:
+        if self._id is not None:
+            self._id.lose(reason)
+
     def open(self) -> RecoveryReport:
         """Open the store, made when it is not there, and recover it; in any thread, if nobody else uses the store.
 
@@ -176,7 +189,8 @@ class Store:
         """End a cut of the log that was interrupted, if there is one: before the tables beside the log are read, which
         it sets back. The store is closed before and after. Errors as ``open``."""
         if intended_cut(self.config.store_path_root_dir) is not None:
-            once = Store(self.config, self._clock, file_system=self._file_system)
+            boot = self._id.boot if self._id is not None else None
+            once = Store(self.config, self._clock, file_system=self._file_system, boot=boot)
             once.open()
             if (fault := once.close()) is not None:
                 raise fault
@@ -194,6 +208,10 @@ class Store:
         checkpoint = self.housekeeping.checkpoint = read_checkpoint(root)
         mark = read_mark(root, checkpoint)
         clean = not was_aborted(root)
+        if self._id is None:
+            forget_store_id(root, self._file_system)  # what is stored meanwhile, the group does not know
+        else:
+            self._id.judge(clean=clean, sync_flush=self.config.sync_flush)
         self.commit_log.load()
         self._queues.load(self.progress.check)
         notes = self._index.load() if self._index is not None else []
@@ -211,6 +229,7 @@ class Store:
             self._clock,
             self.progress,
             note,
+            self._lost,
         )
         self.recovery = recovery.run(clean=clean, mark=mark, checkpoint=checkpoint)
         self.recovery.notes += notes
@@ -227,6 +246,8 @@ class Store:
             self.persist()
             settle_cut(root, self.max_offset, self._file_system)
             log.warning("log_cut", end=end)
+        if self._id is not None:
+            self._id.settle()
         self.appender.refusal = None
         self.check_disk()
 
@@ -359,6 +380,9 @@ class Store:
         if self._flush.fault is not None and not (self.appender.refusal or "").startswith("the commit log could"):
             log.error("flush_failed", fault=str(self._flush.fault))
             self.appender.refusal = f"the commit log could not be flushed: {self._flush.fault.strerror}; restart"
+            if self._id is not None and not self.config.sync_flush:
+                with suppress(OSError):  # of the same disk
+                    self._id.lose("a flush failed, and messages were acknowledged before")
         if self.config.sync_flush:
             self.drain()
 

@@ -1,0 +1,234 @@
+"""The id of a store: it stays as long as the log has what it had, and is another one in every other case."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from eruca.broker.failover.epochs import Epoch
+from eruca.broker.store import FileSystem, RecoveryStopped, Store
+from eruca.broker.store.backup import back_up, restore
+from eruca.broker.store.backup_files import BackupFault
+from eruca.broker.store.cut import intend_cut
+from eruca.broker.store.epoch_file import read_epochs, write_epochs
+from eruca.broker.store.store_id import read_store_id
+from eruca.remoting.operating_system import boot_id
+from tests.support.stores import put, small_config
+
+BOOT, NEXT_BOOT = "0b1d0000-0001", "0b1d0000-0002"
+COUNT = 60
+"""Messages; the log has several files."""
+
+
+def opened(
+    root: Path, boot: str | None = BOOT, file_system: FileSystem | None = None, flush: str = "ASYNC_FLUSH"
+) -> Store:
+    store = Store(small_config(root, flush_disk_type=flush), boot=boot, file_system=file_system)
+    store.open()
+    return store
+
+
+def id_of(root: Path, boot: str | None = BOOT, flush: str = "ASYNC_FLUSH") -> str:
+    """The id that an opening finds or gives; the store is closed in order then."""
+    store = opened(root, boot, flush=flush)
+    found = store.store_id
+    assert store.close() is None
+    return found
+
+
+def written(root: Path, flush: str = "ASYNC_FLUSH") -> tuple[str, list[int]]:
+    """A store of messages, closed; its id, where each message begins, and where the log ends."""
+    store = opened(root, flush=flush)
+    starts = [put(store, "T", 0, b"%d" % number * 20) for number in range(COUNT)]
+    found, end = store.store_id, store.figures().max_offset
+    assert store.close() is None
+    return found, [*starts, end]
+
+
+def killed(root: Path) -> None:
+    """As if the store had not been closed."""
+    (root / "abort").touch()
+
+
+def spoil(root: Path, offset: int, size: int = 4) -> None:
+    """Write something else into the log."""
+    files = sorted((root / "commitlog").iterdir())
+    with files[offset // 8192].open("r+b") as file:
+        file.seek(offset % 8192)
+        file.write(b"\xff" * size)
+
+
+def test_an_id_is_as_long_as_no_other_can_be_the_same_and_stays(tmp_path: Path) -> None:
+    one, other = id_of(tmp_path / "one"), id_of(tmp_path / "other")
+    assert len(one) == 32 and one != other
+    assert id_of(tmp_path / "one") == id_of(tmp_path / "one", NEXT_BOOT) == one
+    assert read_store_id(tmp_path / "one") == (one, NEXT_BOOT)
+
+
+def test_this_machine_says_which_boot_it_is() -> None:
+    assert boot_id() == boot_id()
+    assert boot_id() or not Path("/proc").exists()
+
+
+@pytest.mark.parametrize(
+    ("flush", "boot", "stays"),
+    [
+        ("ASYNC_FLUSH", BOOT, True),
+        ("ASYNC_FLUSH", NEXT_BOOT, False),
+        ("ASYNC_FLUSH", "", False),
+        ("SYNC_FLUSH", BOOT, True),
+        ("SYNC_FLUSH", NEXT_BOOT, True),
+    ],
+)
+def test_a_kill_leaves_the_id_and_a_power_failure_where_the_disk_has_what_was_acknowledged(
+    tmp_path: Path, flush: str, boot: str, stays: bool
+) -> None:
+    before, _ = written(tmp_path, flush=flush)
+    killed(tmp_path)
+    after = id_of(tmp_path, boot, flush=flush)
+    assert (after == before) is stays
+    assert id_of(tmp_path, boot, flush=flush) == after
+
+
+def test_a_machine_that_does_not_name_its_boots_is_another_one_each_time(tmp_path: Path) -> None:
+    before = id_of(tmp_path, "")
+    assert id_of(tmp_path, "") == before
+    killed(tmp_path)
+    assert id_of(tmp_path, "") != before
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"0" * 32 + b" 0\n00000000\n"])
+def test_a_damaged_or_missing_file_is_no_id(tmp_path: Path, content: bytes) -> None:
+    before, _ = written(tmp_path)
+    (tmp_path / "eruca.store").write_bytes(content)
+    assert read_store_id(tmp_path) is None
+    after = id_of(tmp_path)
+    assert after != before
+    (tmp_path / "eruca.store").unlink()
+    assert id_of(tmp_path) not in (before, after)
+
+
+@pytest.mark.parametrize("how", ["in order", "killed"])
+def test_damage_in_the_log_takes_the_id(tmp_path: Path, how: str) -> None:
+    before, starts = written(tmp_path)
+    spoil(tmp_path, starts[-10])
+    if how == "killed":
+        killed(tmp_path)
+    assert id_of(tmp_path) != before
+
+
+def test_a_damaged_end_takes_the_id_unless_a_kill_left_it(tmp_path: Path) -> None:
+    before, starts = written(tmp_path)
+    for name in ("in order", "killed"):
+        shutil.copytree(tmp_path, tmp_path.with_name(name))
+    spoil(tmp_path.with_name("in order"), starts[-2])
+    assert id_of(tmp_path.with_name("in order")) != before
+
+    spoil(tmp_path.with_name("killed"), starts[-1], 40)  # of a record that was being written
+    killed(tmp_path.with_name("killed"))
+    assert id_of(tmp_path.with_name("killed")) == before
+
+
+@pytest.mark.parametrize("kept", ["none", "some"])
+def test_missing_files_of_the_log_take_the_id(tmp_path: Path, kept: str) -> None:
+    before, _ = written(tmp_path)
+    files = sorted((tmp_path / "commitlog").iterdir())
+    for file in files[-1:] if kept == "some" else files:
+        file.unlink()
+    assert id_of(tmp_path) != before
+
+
+def test_an_end_that_became_zeros_takes_the_id(tmp_path: Path) -> None:
+    before, starts = written(tmp_path)
+    file = max((tmp_path / "commitlog").iterdir())
+    os.truncate(file, starts[-3] % 8192)
+    os.truncate(file, 8192)
+    assert id_of(tmp_path) != before
+
+
+def test_the_id_is_gone_before_damage_is_covered(tmp_path: Path) -> None:
+    """Else an opening that ends in between leaves a log that looks sound, with the id of the one that had all."""
+    before, starts = written(tmp_path)
+    spoil(tmp_path, starts[30])
+
+    class Dies(FileSystem):
+        def allocate(self, fd: int, position: int, size: int) -> None:
+            assert read_store_id(tmp_path) is None
+            raise OSError("dies while it covers the damage")
+
+    with pytest.raises(OSError, match="dies while"):
+        opened(tmp_path, file_system=Dies())
+    assert id_of(tmp_path) != before
+
+
+def test_an_opening_that_ends_early_takes_nothing(tmp_path: Path) -> None:
+    before, _ = written(tmp_path)
+    killed(tmp_path)
+    (tmp_path / "eruca.mark").unlink()
+    store = Store(small_config(tmp_path), boot=BOOT)
+    store.progress.stop()
+    with pytest.raises(RecoveryStopped):
+        store.open()
+    assert id_of(tmp_path) == before
+
+
+@pytest.mark.parametrize(("flush", "stays"), [("ASYNC_FLUSH", False), ("SYNC_FLUSH", True)])
+def test_a_failed_flush_takes_the_id_where_sends_did_not_wait_for_it(tmp_path: Path, flush: str, stays: bool) -> None:
+    class Fails(FileSystem):
+        failing = False
+
+        def flush(self, fd: int) -> None:
+            if self.failing:
+                raise OSError("the disk fails")
+            super().flush(fd)
+
+    disk = Fails()
+    store = opened(tmp_path, file_system=disk, flush=flush)
+    before = store.store_id
+    put(store, "T", 0, b"x")
+    disk.failing = True
+    with pytest.raises(OSError, match="the disk fails"):
+        store.flush()
+    assert store.store_id == (before if stays else "")
+    assert store.close() is not None
+    assert (id_of(tmp_path, flush=flush) == before) is stays
+
+
+# ---------------------------------------------------------------------- who else works on a store
+
+
+def test_who_is_in_no_group_takes_the_id_away(tmp_path: Path) -> None:
+    """What is stored then, the group knows nothing of."""
+    before = id_of(tmp_path)
+    assert id_of(tmp_path, None) == ""
+    assert read_store_id(tmp_path) is None
+    assert id_of(tmp_path) != before
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_cut_by_hand_takes_the_id_and_one_that_the_master_asks_for_does_not(tmp_path: Path, stays: bool) -> None:
+    before, starts = written(tmp_path)
+    assert intend_cut(small_config(tmp_path), starts[20], FileSystem(), as_master=stays) is not None
+    assert (read_store_id(tmp_path) is not None) is stays
+    Store(small_config(tmp_path), boot=BOOT).finish_cut()
+    assert (id_of(tmp_path) == before) is stays
+
+
+def test_a_backup_says_of_which_store_it_is_and_a_restored_one_is_another(tmp_path: Path) -> None:
+    before, starts = written(tmp_path / "store")
+    epochs = (Epoch(1, 0), Epoch(4, starts[20]), Epoch(5, starts[-1]))
+    write_epochs(tmp_path / "store", epochs)
+    _, manifest = back_up(small_config(tmp_path / "store"), tmp_path / "backups", 4_000_000_000_000)
+    assert manifest.store_id == before
+
+    restore(tmp_path / "backups", small_config(tmp_path / "restored"))
+    assert read_store_id(tmp_path / "restored") is None
+    assert id_of(tmp_path / "restored") != before
+    assert read_epochs(tmp_path / "restored") == epochs[:-1]  # as far as the backup has a byte
+
+    (tmp_path / "store" / "epochFileCheckpoint").write_bytes(b"1\n")
+    with pytest.raises(BackupFault, match="epochFileCheckpoint is damaged"):
+        back_up(small_config(tmp_path / "store"), tmp_path / "backups", 4_000_000_000_001)
