@@ -64,9 +64,9 @@ async def twice(lab: Lab, *bodies: bytes) -> None:
         await lab.producer.send(Message("T", body, keys=f"order {body.decode()}"))
 
 
-def consumer(lab: Lab, listener: Any, middleware: Deduplicate, **options: Any) -> PushConsumer:
+def consumer(lab: Lab, listener: Any, middleware: Deduplicate, group: str = "g", **options: Any) -> PushConsumer:
     made: PushConsumer = PushConsumer(
-        "g", listener, nameserver=lab.address, start_from="first", middleware=[middleware], **options
+        group, listener, nameserver=lab.address, start_from="first", middleware=[middleware], **options
     )
     return made.subscribe("T")
 
@@ -82,6 +82,50 @@ async def test_the_second_one_does_not_reach_the_listener(
     async with consumer(lab, {"coroutine": coroutine, "function": orders.add}[kind], Deduplicate(marks, by="keys")):
         await lab.stores("g", "T", [end or 0 for end in await lab.ends("T")])
     assert orders.all == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("by", ["id", "keys", "function"])
+@pytest.mark.parametrize("shared", [True, False])
+async def test_each_group_has_marks_of_its_own(lab: Lab, tmp_path: Path, by: str, shared: bool) -> None:
+    """Of groups that share a table, and even the object, each gets every message once; so does a plain function."""
+    await twice(lab, b"1", b"2")
+    named: Any = (lambda message: message.body.decode()) if by == "function" else by
+    first = SqliteMarks(tmp_path / "shop.db")
+    second = first if shared else SqliteMarks(tmp_path / "shop.db")
+    expected = [b"1", b"1", b"2", b"2"] if by == "id" else [b"1", b"2"]
+    one, two = Seen(), Seen()
+    async with (
+        consumer(lab, one.coroutine, Deduplicate(first, by=named)),
+        consumer(lab, two.function, Deduplicate(second, by=named), "h"),
+    ):
+        for group in ("g", "h"):
+            await lab.stores(group, "T", [end or 0 for end in await lab.ends("T")])
+    assert sorted(one.bodies) == sorted(two.bodies) == expected
+    first.close()
+    second.close()
+
+
+async def test_keys_are_those_of_a_topic(lab: Lab, marks: SqliteMarks, seen: Seen) -> None:
+    for topic in ("T", "Payments"):
+        await lab.producer.send(Message(topic, topic.encode(), keys="order 1"))
+    async with consumer(lab, seen.coroutine, Deduplicate(marks, by="keys")).subscribe("Payments"):
+        await seen.reaches(2)
+
+
+async def test_marks_of_an_older_version_are_those_of_the_first_group(
+    lab: Lab, marks: SqliteMarks, tmp_path: Path
+) -> None:
+    """They name neither group nor topic: its table was to be that of one group."""
+    with opened(tmp_path / "shop.db") as connection:
+        connection.execute("CREATE TABLE processed_messages (key TEXT PRIMARY KEY, at REAL NOT NULL) WITHOUT ROWID")
+        connection.execute("INSERT INTO processed_messages VALUES ('order 1', ?)", (time.time(),))
+    await lab.send("T", b"without keys")
+    await twice(lab, b"1", b"2")
+    for group, expected in (("g", [b"2", b"without keys"]), ("h", [b"1", b"2", b"without keys"])):
+        seen = Seen()
+        async with consumer(lab, seen.coroutine, Deduplicate(marks, by="keys"), group):
+            await lab.stores(group, "T", [end or 0 for end in await lab.ends("T")])
+        assert sorted(seen.bodies) == expected
 
 
 async def test_what_fails_is_neither_marked_nor_written(lab: Lab, marks: SqliteMarks, orders: Orders) -> None:
@@ -110,7 +154,7 @@ async def test_of_a_list_the_known_ones_are_left_out(lab: Lab, marks: SqliteMark
 
     await lab.producer.create_topic("T", 1)
     await twice(lab, b"1", b"2")
-    options = {"consume_message_batch_max_size": 3, "orderly": True}
+    options: dict[str, Any] = {"consume_message_batch_max_size": 3, "orderly": True}
     async with consumer(lab, listener, Deduplicate(marks, by=lambda message: message.body.decode()), **options):
         await lab.stores("g", "T", [4])
     assert (sorted(body for each in lists for body in each), orders.all) == ([b"1", b"2"], ["1", "2"])
@@ -157,7 +201,7 @@ async def test_marks_are_forgotten_after_a_while(tmp_path: Path) -> None:
         marks.close()
         await asyncio.sleep(0.005)
     with opened(tmp_path / "marks.db") as connection:
-        assert [key for (key,) in connection.execute("SELECT key FROM processed_messages")] == ["2"]
+        assert [mark for (mark,) in connection.execute("SELECT mark FROM processed_messages")] == ["//2"]
 
 
 def test_wrong_calls(marks: SqliteMarks) -> None:
@@ -196,10 +240,10 @@ async def test_by_redis(lab: Lab, redis_url: str) -> None:
     async with consumer(lab, seen.coroutine, Deduplicate(marks, by="keys"), orderly=True):
         await lab.stores("g", "T", [end or 0 for end in await lab.ends("T")])
     again = RedisMarks(redis_url, prefix="another:")
-    async with again.processing(["order 1"]) as processing:
+    async with again.processing(["g/T/order 1"]) as processing:
         assert not processing.known
-    async with marks.processing(["order 1", "order 9"]) as processing:
-        assert processing.known == {"order 1"}
+    async with marks.processing(["g/T/order 1", "g/T/order 9", "h/T/order 1"]) as processing:
+        assert processing.known == {"g/T/order 1"}
     await marks.close()
     await again.close()
     # The two of a pair may be in two queues, and at two listeners at once: Redis cannot tell these apart.

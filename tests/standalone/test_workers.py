@@ -43,6 +43,17 @@ async def cook(dish: str):
     say("cooked", dish, "{version}")
 """
 
+CACHES = """
+import os
+from eruca.client import App
+
+app = App()
+
+@app.consumer(os.environ["TOPIC"], "caches", broadcast=True, start_from="first", offset_folder="offsets")
+async def keep(price: str):
+    os.write(1, f"got {price} by {os.getpid()}\\n".encode())
+"""
+
 
 class Running:
     """``eruca run`` in a folder, and the lines that it and its workers print."""
@@ -158,6 +169,23 @@ def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path, rocketmq: B
     two.process.kill()
     assert two.ends() == -signal.SIGKILL
     assert two.lines("closed") == two.lines("open") and len(two.lines("open")) == 2
+
+
+def test_each_worker_has_the_offsets_of_its_broadcasting_groups(tmp_path: Path, rocketmq: BackgroundCluster) -> None:
+    """Every worker gets every message, those that were sent between two runs as well, and none twice."""
+    (tmp_path / "caches.py").write_text(CACHES)
+    topic = f"Prices-{tmp_path.name}"
+    environment = {"TOPIC": topic}
+    with sync.Producer("p", nameserver=rocketmq.address) as producer:
+        for number in (1, 2):
+            producer.send(Message(topic, b"%d" % number))
+            two = Running(tmp_path, "caches:app", "-w", "2", "-n", rocketmq.address, environment=environment)
+            got = {two.says(rf"^got {number} by (\d+)") for _ in range(2)}
+            two.process.send_signal(signal.SIGTERM)
+            assert two.ends() == 0 and len(got) == 2
+            assert sum(line.startswith("got") for line in two.said) == 2, two.said
+    found = sorted(path.parts[-3].partition("@")[2] for path in (tmp_path / "offsets").rglob("offsets.json"))
+    assert found == ["DEFAULT", "worker-2"]
 
 
 def test_workers_that_cannot_load_it_are_not_started_again(tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ class ClientSettings:
         namespace: whose topics and groups are meant: ``T`` is ``namespace%T`` for brokers. Also taken from an address
             of the form ``http://MQ_INST_a_b.host:9876``.
         client_ip: the address that the client id names; None takes this machine's.
-        instance_name: part of the client id; ``DEFAULT`` is replaced by process id and a number.
+        instance_name: part of the client id; ``DEFAULT`` is replaced by process id and a number. Broadcasting members
+            of one group and machine need one each, which stays the same: their files of offsets go by it.
         unit_name: appended to the client id, and to nameserver_url.
         unit_mode: marks messages and groups as those of a unit of a larger site (unitMode).
         vip_channel: messages are sent to the brokers' second port, two below the first (vipChannelEnabled).

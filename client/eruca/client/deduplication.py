@@ -1,9 +1,10 @@
 """Deduplicate: a middleware that leaves out messages that were processed before, by marks in a store.
 
-Owns which key names a message, and when it is marked: after its listener has consumed it, never before. Invariants: a
-message whose listener failed has no mark; with ``SqliteMarks`` the mark and what the listener wrote by
-``marks.connection`` are one transaction, so a crash at any point leaves both or neither. ``RedisMarks`` cannot promise
-that: a crash between the work and the mark lets the message come again. Needs ``pip install "eruca[redis]"`` for Redis.
+Owns which key names a message, and when it is marked: after its listener has consumed it, never before. A key is that
+of a message for one consumer group, so groups may share a store. Invariants: a message whose listener failed has no
+mark; with ``SqliteMarks`` the mark and what the listener wrote by ``marks.connection`` are one transaction, so a crash
+at any point leaves both or neither. ``RedisMarks`` cannot promise that: a crash between the work and the mark lets the
+message come again. Needs ``pip install "eruca[redis]"`` for Redis.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from eruca.client.config import check_positive
 from eruca.client.errors import BadConfig, StateError, UsageError
 from eruca.client.message import ReceivedMessage
-from eruca.client.middleware import CallNext
+from eruca.client.middleware import CallNext, consumer_group
 from eruca.client.outcomes import Decision, Later, Outcome, Reject
 
 if TYPE_CHECKING:
@@ -43,7 +44,10 @@ class Marks(Protocol):
     """Where it is marked which messages were processed. For stores of your own."""
 
     def processing(self, keys: Sequence[str]) -> AbstractAsyncContextManager[Processing]:
-        """Around the processing of messages with these keys: says which are known, and marks those that are done."""
+        """Around the processing of messages with these keys: says which are known, and marks those that are done.
+
+        A key is ``group/topic/keys``, or ``group//name`` for a message that is named by its id or by a function.
+        """
 
 
 @dataclasses.dataclass(slots=True)
@@ -61,8 +65,8 @@ class Deduplicate:
         marks: ``SqliteMarks``, ``RedisMarks``, or a store of your own.
         by: what names a message. "id": the producer's id, or the id of its row in an outbox; it stays through retries
             and redrives, but a program that sends once more after an error makes another one. "keys": the business keys
-            of the sender, all together. Or a function of the message that returns a text. A message that has none is
-            named by its id.
+            of the sender, all together, within their topic. Or a function of the message that returns a text, which
+            names one message for all topics of the group. A message that has none is named by its id.
 
     Raises UsageError.
     """
@@ -82,7 +86,8 @@ class Deduplicate:
     async def __call__(self, message: Any, call_next: CallNext) -> Outcome:
         """The outcome of the listener; None for what it need not see."""
         messages: list[ReceivedMessage] = message if isinstance(message, list) else [message]
-        keys = [self._key(each) for each in messages]
+        group = consumer_group() or ""
+        keys = [f"{group}/{self._name(each)}" for each in messages]
         async with self._marks.processing(keys) as processing:
             new = _first_of_each(keys, processing.known)
             if not new:
@@ -96,13 +101,12 @@ class Deduplicate:
             return dataclasses.replace(outcome, consumed=passed)
         return outcome
 
-    def _key(self, message: ReceivedMessage) -> str:
-        key = None
-        if callable(self._by):
-            key = self._by(message)
-        elif self._by == "keys":
-            key = " ".join(message.keys)
-        return key or message.properties.get(OUTBOX_ID) or message.message_id
+    def _name(self, message: ReceivedMessage) -> str:
+        """What names a message for a group: its topic, if names are those of one topic, and a text."""
+        if self._by == "keys" and message.keys:
+            return f"{message.topic}/{' '.join(message.keys)}"
+        name = self._by(message) if callable(self._by) else None
+        return f"/{name or message.properties.get(OUTBOX_ID) or message.message_id}"
 
 
 def _first_of_each(keys: Sequence[str], known: Iterable[str]) -> list[int]:
@@ -130,7 +134,8 @@ class SqliteMarks:
 
     Args:
         database: the file; it is opened at the first message.
-        table: the table of the marks, which is made if it is not there; one for each consumer group.
+        table: the table of the marks, which is made if it is not there. Groups may share it. One of an older version,
+            whose marks name no group, becomes that of the first group that uses it.
         keep: seconds for which marks are kept, longer than any message may come again.
         timeout: seconds to wait for another program that writes to the database.
 
@@ -187,21 +192,31 @@ class SqliteMarks:
     def _begin(self, keys: Sequence[str]) -> tuple[sqlite3.Connection, list[str]]:
         connection = self._opened
         if connection is None:
-            import sqlite3  # not needed by those who only send
-
-            connection = self._opened = sqlite3.connect(
-                self._database, timeout=self._timeout, isolation_level=None, check_same_thread=False
-            )
-            connection.execute(
-                f"CREATE TABLE IF NOT EXISTS {self._table} (key TEXT PRIMARY KEY, at REAL NOT NULL) WITHOUT ROWID"
-            )
+            connection = self._opened = self._open(keys[0].partition("/")[0] if keys else "")
         connection.execute("BEGIN IMMEDIATE")
         try:
-            found = f"SELECT 1 FROM {self._table} WHERE key = ?"  # nosec B608: the name was checked
-            return connection, [key for key in keys if connection.execute(found, (key,)).fetchone() is not None]
+            found = f"SELECT 1 FROM {self._table} WHERE mark IN (?, ?)"  # nosec B608: the name was checked
+            known = [key for key in keys if connection.execute(found, (key, _without_topic(key))).fetchone()]
+            return connection, known
         except BaseException:
             connection.rollback()
             raise
+
+    def _open(self, group: str) -> sqlite3.Connection:
+        """A connection to a database that has the table, for ``group`` if it is of an older version."""
+        import sqlite3  # not needed by those who only send
+
+        connection = sqlite3.connect(
+            self._database, timeout=self._timeout, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            _make_table(connection, self._table, group)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _end(self, connection: sqlite3.Connection, done: Sequence[str]) -> None:
         """Commit with the marks of what is done; without any, roll back."""
@@ -210,7 +225,7 @@ class SqliteMarks:
             return
         now = time.time()
         try:
-            add = f"INSERT OR REPLACE INTO {self._table} (key, at) VALUES (?, ?)"  # nosec B608
+            add = f"INSERT OR REPLACE INTO {self._table} (mark, at) VALUES (?, ?)"  # nosec B608
             connection.executemany(add, [(key, now) for key in done])
             if now >= self._forget_at:
                 self._forget_at = now + FORGET_EVERY
@@ -230,6 +245,24 @@ class SqliteMarks:
             self._opened = None
 
 
+def _make_table(connection: sqlite3.Connection, table: str, group: str) -> None:
+    """Make the table of the marks; what one of an older version has are marks of ``group`` in any topic."""
+    columns = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
+    if "mark" in columns:
+        return
+    if columns:
+        connection.execute(f"ALTER TABLE {table} RENAME COLUMN key TO mark")
+        connection.execute(f"UPDATE {table} SET mark = ? || mark", (f"{group}//",))  # nosec B608: the name was checked
+    else:
+        connection.execute(f"CREATE TABLE {table} (mark TEXT PRIMARY KEY, at REAL NOT NULL) WITHOUT ROWID")
+
+
+def _without_topic(key: str) -> str:
+    """The mark of an older version for this key: it names no topic."""
+    group, _, rest = key.partition("/")
+    return f"{group}//{rest.partition('/')[2]}"
+
+
 class RedisMarks:
     """Marks in Redis, set after the listener has consumed a message.
 
@@ -238,7 +271,7 @@ class RedisMarks:
 
     Args:
         client: a ``redis.asyncio.Redis``, or the address for one, such as ``redis://localhost:6379/0``.
-        prefix: before each key; one for each consumer group.
+        prefix: before each key. Groups may share it; marks of older versions, which name no group, do not count.
         keep: seconds for which marks are kept, longer than any message may come again.
 
     Raises BadConfig.

@@ -15,6 +15,7 @@ import asyncio
 import contextvars
 import queue
 from collections.abc import Awaitable, Callable, Iterable
+from contextvars import ContextVar
 from typing import Any
 
 from eruca.client import callbacks
@@ -26,6 +27,7 @@ CallNext = Callable[[Any], Awaitable[Outcome]]
 Middleware = Callable[[Any, CallNext], Awaitable[Outcome]]
 """``async def middleware(message, call_next)``: returns the outcome, mostly that of ``await call_next(message)``."""
 
+_group: ContextVar[str | None] = ContextVar("group", default=None)
 _Call = tuple[contextvars.Context, Any, asyncio.Future[Any]]
 
 
@@ -43,12 +45,27 @@ def check_middleware(given: Iterable[Middleware]) -> tuple[Middleware, ...]:
     return chosen
 
 
-def around(listener: Listener, middleware: Iterable[Middleware], check: Callable[[Any], Outcome]) -> Listener:
-    """The listener, of the same kind, with the middleware around it.
+def consumer_group() -> str | None:
+    """The group of the consumer whose middleware or listener runs here; None elsewhere, and without middleware."""
+    return _group.get()
+
+
+def around(
+    listener: Listener, middleware: Iterable[Middleware], check: Callable[[Any], Outcome], group: str
+) -> Listener:
+    """The listener of a consumer of ``group``, of the same kind, with the middleware around it.
 
     A plain ``listener`` must return no awaitable. ``check`` returns an outcome that is allowed, and raises otherwise.
     """
-    chain, given = tuple(middleware), listener
+
+    async def named(argument: Any, call_next: CallNext) -> Outcome:
+        token = _group.set(group)
+        try:
+            return await call_next(argument)
+        finally:
+            _group.reset(token)
+
+    chain, given = (named, *middleware), listener
     if not callbacks.is_coroutine_function(listener):
         return _in_threads(given, chain, check)
 

@@ -7,6 +7,8 @@ import errno
 import logging
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -19,13 +21,15 @@ from eruca.client import (
     Message,
     MessageQueue,
     PullConsumer,
+    PullScheduleService,
     PushConsumer,
     ReceivedMessage,
 )
 from eruca.client.consuming import offset_store
 from eruca.client.consuming.offset_store import LocalFileOffsetStore
 from eruca.client.consuming.push_consumer import engine_of
-from eruca.client.errors import BadConfig, CallTimeout, ClientError
+from eruca.client.errors import BadConfig, CallTimeout, ClientError, StateError
+from eruca.client.lifecycle import Startable
 from eruca.client.log import ranges
 from eruca.client.network.session import Session
 from eruca.protocol.bodies import LocalOffsets
@@ -127,6 +131,16 @@ async def session(lab: Lab) -> Session:
     return lab.puller.session
 
 
+async def stored(session: Session, store: LocalFileOffsetStore, queue: MessageQueue) -> int | None:
+    """What is in the file, for whoever has it next."""
+    await store.close()
+    again = LocalFileOffsetStore(store.path.parents[2], session, "g")
+    try:
+        return await again.load(queue)
+    finally:
+        await again.close()
+
+
 async def test_the_file_is_javas(session: Session, tmp_path: Path) -> None:
     positions = LocalFileOffsetStore(tmp_path, session, "g")
     assert positions.path == tmp_path / f"{session.address}@DEFAULT" / "g" / "offsets.json"
@@ -136,9 +150,8 @@ async def test_the_file_is_javas(session: Session, tmp_path: Path) -> None:
     positions.flush()
     await eventually(positions.path.exists)
     assert positions.path.read_bytes() == GOLDEN.read_bytes()
-    again = LocalFileOffsetStore(tmp_path, session, "g")
-    assert await again.load(MessageQueue("T1", "lab-a", 1)) == 6
-    assert await again.load(MessageQueue("T1", "lab-a", 2)) is None
+    assert await stored(session, positions, MessageQueue("T1", "lab-a", 1)) == 6
+    assert await stored(session, positions, MessageQueue("T1", "lab-a", 2)) is None
 
 
 async def test_the_place_is_the_home_directory(
@@ -147,7 +160,7 @@ async def test_the_place_is_the_home_directory(
     monkeypatch.setenv("HOME", str(tmp_path))
     positions = LocalFileOffsetStore(None, session, "g")
     assert positions.path.relative_to(tmp_path).parts[0] == ".rocketmq_offsets"
-    assert ".rocketmq_offsets" not in os.listdir(tmp_path)
+    assert os.listdir(positions.path.parent) == ["offsets.json.lock"]
 
 
 @pytest.mark.parametrize("broken", [b"", b'{"offsetTable":{{"brok', b"\x00\x00"])
@@ -159,7 +172,7 @@ async def test_a_broken_file_has_a_backup(
     await positions.save(queue, 5)
     await positions.save(queue, 6)
     positions.path.write_bytes(broken)
-    assert await LocalFileOffsetStore(tmp_path, session, "g").load(queue) == 5
+    assert await stored(session, positions, queue) == 5
     assert ("cannot be read" in caplog.text) is bool(broken)
 
 
@@ -200,15 +213,14 @@ async def test_the_file_is_replaced_whole_and_synced(
     monkeypatch.setattr(os, "replace", watched_replace)
     await store.save(queue, 6)
     assert steps[0] == "fsync file" and steps[-2:] == ["rename to offsets.json", "fsync folder"]
-    assert await LocalFileOffsetStore(tmp_path, session, "g").load(queue) == 6
+    assert await stored(session, store, queue) == 6
 
 
 async def test_saves_at_once_leave_the_last_offsets(session: Session, tmp_path: Path) -> None:
     store = LocalFileOffsetStore(tmp_path, session, "g")
     queues = [MessageQueue("T1", "lab-a", number) for number in range(8)]
     await asyncio.gather(*(store.save(queue, queue.queue_id + 1) for queue in queues))
-    again = LocalFileOffsetStore(tmp_path, session, "g")
-    assert [await again.load(queue) for queue in queues] == list(range(1, 9))
+    assert [await stored(session, store, queue) for queue in queues] == list(range(1, 9))
 
 
 class Disk:
@@ -306,6 +318,141 @@ async def test_an_explicit_commit_says_that_the_disk_is_full(lab: Lab, tmp_path:
         disk.full = False
         await consumer.commit_sync()
         assert written(tmp_path)[message.queue.queue_id] == 1
+
+
+# ---------------------------------------------------------------------- each member has a file of its own
+
+
+async def idle(message: ReceivedMessage) -> None:
+    pass
+
+
+@pytest.mark.parametrize("kind", ["push", "lite", "pull", "schedule"])
+async def test_two_members_have_not_one_file(lab: Lab, tmp_path: Path, kind: str) -> None:
+    """Each would lose what the other had read: the second is refused at its start, and told what to do."""
+    await lab.send("T", b"1")
+
+    def nameless(folder: Path, name: str = "DEFAULT") -> Startable:
+        options: dict[str, Any] = {
+            "broadcast": True,
+            "offset_folder": folder,
+            "settings": ClientSettings(nameserver=lab.address, client_ip="10.0.0.1", instance_name=name),
+        }
+        if kind == "push":
+            return PushConsumer("g", idle, **options).subscribe("T")
+        if kind == "lite":
+            return LitePullConsumer("g", **options).subscribe("T")
+        if kind == "pull":
+            return PullConsumer("g", **options)
+        return PullScheduleService("g", **options).register_pull_task_callback("T", pulls)
+
+    async def pulls(queue: MessageQueue, context: Any) -> None:
+        pass
+
+    sentence = "Another broadcasting member .* give each member an instance_name of its own .* or an offset_folder"
+    async with nameless(tmp_path):
+        second = nameless(tmp_path)
+        for _ in range(2):  # what is refused leaves nothing behind
+            with pytest.raises(StateError, match=sentence if kind != "schedule" else "."):
+                await second.start()
+            if kind in ("pull", "schedule"):
+                break
+        async with nameless(tmp_path, "two"), nameless(tmp_path / "another"):
+            pass
+    async with nameless(tmp_path):
+        pass
+
+
+async def test_two_members_of_one_name_are_told_to_take_two(lab: Lab, tmp_path: Path) -> None:
+    async with member(lab, idle, tmp_path):
+        with pytest.raises(StateError, match="give each member an instance_name of its own, or leave it out where"):
+            await member(lab, idle, tmp_path).start()
+
+
+OTHER_PROCESS = """
+import asyncio, sys
+from eruca.client import ClientSettings, PushConsumer
+from eruca.client.errors import ClientError
+
+async def main():
+    settings = ClientSettings(nameserver=sys.argv[1], client_ip="10.0.0.1", instance_name=sys.argv[3])
+    consumer = PushConsumer("g", print, broadcast=True, offset_folder=sys.argv[2], settings=settings).subscribe("T")
+    try:
+        await consumer.start()
+    except ClientError as error:
+        print(error)
+    else:
+        print("started")
+        await asyncio.to_thread(sys.stdin.read)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.processes
+async def test_two_processes_have_not_one_file(lab: Lab, tmp_path: Path) -> None:
+    """Also after one of them was killed, its file is free again."""
+    await lab.send("T", b"1")
+
+    async def other(name: str) -> tuple[asyncio.subprocess.Process, str]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            OTHER_PROCESS,
+            lab.address,
+            str(tmp_path),
+            name,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        return process, (await process.stdout.readline()).decode()
+
+    first, said = await other("one")
+    assert said == "started\n"
+    with pytest.raises(StateError, match="Another broadcasting member"):
+        await member(lab, idle, tmp_path).start()
+    second, said = await other("one")
+    assert said.startswith("Another broadcasting member of the group g has the offsets in")
+    third, said = await other("three")
+    assert said == "started\n"
+    for process in (first, third):
+        process.kill()
+    for process in (first, second, third):
+        await process.communicate()
+    async with member(lab, idle, tmp_path):
+        pass
+
+
+async def test_a_file_of_a_closed_loop_is_free(lab: Lab, tmp_path: Path) -> None:
+    """A consumer that nobody stopped does not keep its file for ever."""
+    settings = ClientSettings(nameserver=lab.address, client_ip="10.0.0.1", instance_name="one")
+    left = PullConsumer("g", broadcast=True, offset_folder=tmp_path, settings=settings)
+    await asyncio.to_thread(asyncio.run, left.start())
+    async with member(lab, idle, tmp_path):
+        pass
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+async def test_a_forked_child_does_not_keep_the_file(session: Session, tmp_path: Path) -> None:
+    store = LocalFileOffsetStore(tmp_path, session, "g")
+    ready, wakes = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(ready[1], b"1")
+        os.read(wakes[0], 1)
+        os._exit(0)
+    os.read(ready[0], 1)
+    try:
+        with pytest.raises(StateError, match="Another broadcasting member"):
+            LocalFileOffsetStore(tmp_path, session, "g")
+        await store.close()
+        await LocalFileOffsetStore(tmp_path, session, "g").close()
+    finally:
+        os.write(wakes[1], b"1")
+        os.waitpid(child, 0)  # noqa: ASYNC222
+        for descriptor in (*ready, *wakes):
+            os.close(descriptor)
 
 
 async def test_wrong_use_is_told(lab: Lab) -> None:

@@ -5,8 +5,9 @@ Owns which declarations fit together: the decorators of a group share its option
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from eruca.client.app.dependencies import Overrides, Provider, node_of
@@ -19,6 +20,9 @@ from eruca.client.hooks import Hook
 from eruca.client.middleware import Middleware
 from eruca.client.outcomes import Listener
 from eruca.client.producing.producer import Producer
+
+WORKER = "ERUCA_WORKER"
+"""The variable that has the number of each worker of ``eruca run --workers``, from 1 on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +85,8 @@ class Group:
             if more:
                 options[name] = (*more, *options.get(name, ()))
         listener: Any = self._listener(overrides, publisher)  # whether it fits the order is known when it is called
+        if options.get("broadcast"):
+            settings = _of_worker(settings)
         consumer = PushConsumer(self.name, listener, settings=settings, **options)
         for each in self.subscriptions.values():
             consumer.subscribe(each.topic, each.expression, expression_type=each.expression_type)
@@ -115,6 +121,14 @@ class Group:
             on_bad_body=subscription.on_bad_body,
             publish_to=subscription.publish_to,
         )
+
+
+def _of_worker(settings: ClientSettings) -> ClientSettings:
+    """The settings of a broadcasting member, whose file of offsets goes by its instance name: each worker has one."""
+    number = os.environ.get(WORKER, "1")
+    if settings.instance_name != "DEFAULT" or number == "1":
+        return settings
+    return replace(settings, instance_name=f"worker-{number}")
 
 
 class Consumers(dict[str, PushConsumer]):

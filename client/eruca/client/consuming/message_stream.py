@@ -196,6 +196,7 @@ class MessageStream:
 
 def runner_factory(
     listener: Listener | None,
+    group: str,
     *,
     concurrency: int,
     hooks: ConsumeHooks | None = None,
@@ -213,7 +214,7 @@ def runner_factory(
         chosen = listener
         if middleware:
             kind = OrderlyRequest if orderly else ConsumeRequest
-            chosen = around(resolving(chosen), middleware, kind.checked)
+            chosen = around(resolving(chosen), middleware, kind.checked, group)
         if hooks is not None:
             chosen = hooks.around(resolving(chosen), monotonic)
         return run_listener(chosen, concurrency=concurrency, finished=finished)

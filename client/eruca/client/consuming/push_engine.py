@@ -26,6 +26,7 @@ from eruca.client.consuming.locks import QueueLocks
 from eruca.client.consuming.member_options import MemberOptions
 from eruca.client.consuming.membership import GroupMember, next_version, subscription_of
 from eruca.client.consuming.message_stream import Delivery, MessageStream, runner_factory
+from eruca.client.consuming.offset_store import OffsetStore
 from eruca.client.consuming.orderly import Orderly
 from eruca.client.consuming.process_queue import ProcessQueue, PullThresholds, QueueLimits
 from eruca.client.consuming.queue_puller import Gate, MessageFilter, PullOptions, QueuePuller
@@ -96,6 +97,7 @@ class PushEngine:
         self._executor, self._listener = _in_executor(listener, executor)
         self._thresholds = thresholds
         self._offset_interval = offset_interval
+        self._offset_store: OffsetStore | None = None
         self._stopped = asyncio.Event()
         self._trace = MessageTrace(group, "CONSUME", trace, settings, Producer) if trace else None
         self._hooks = Hooks.given(hooks, self._trace)
@@ -156,8 +158,9 @@ class PushEngine:
         session = member.join("PushConsumer")
         self._stopped.clear()
         processing = member.processing = self._make_processing(session)
-        rebalance = member.rebalance = self._make_rebalance(session, processing)
         try:
+            store = self._offset_store = member.options.offset_store(session, self.group)
+            rebalance = member.rebalance = self._make_rebalance(session, processing, store)
             if self._trace is not None:
                 await self._trace.start()
             for subscription in tuple(self.subscriptions.values()):
@@ -184,6 +187,7 @@ class PushEngine:
         )
         make_runner: RunnerFactory = runner_factory(
             self._listener,
+            self.group,
             concurrency=self._options.concurrency,
             hooks=self._consume_hooks(session),
             middleware=self._middleware,
@@ -216,7 +220,7 @@ class PushEngine:
         )
 
     def _make_rebalance(
-        self, session: Session, processing: Concurrent | Orderly
+        self, session: Session, processing: Concurrent | Orderly, store: OffsetStore
     ) -> Rebalance[QueuePuller[ProcessQueue]]:
         options, order = self.membership.options, processing if isinstance(processing, Orderly) else None
         message_filter: MessageFilter | None = None
@@ -248,7 +252,7 @@ class PushEngine:
             self.group,
             self.subscriptions,
             options,
-            options.offset_store(session, self.group),
+            store,
             open=open_queue,
             notify=self._share_thresholds,
             order=order,
@@ -340,6 +344,8 @@ class PushEngine:
             self._executor.close()
         if self._trace is not None:
             await self._trace.stop()
+        if self._offset_store is not None:
+            await self._offset_store.close()
         self._stopped.set()
 
     # ------------------------------------------------------------------ while it runs

@@ -516,7 +516,7 @@ class Rebalance(Generic[R]):
             await self._give_up(tuple(self.readers), at_once=True)
             if self._order is not None:
                 await self._order.leave_rest()
-            await self._offset_store.close()
+            await self._offset_store.settle()
 
 
 class Start(NamedTuple):

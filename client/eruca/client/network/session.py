@@ -181,7 +181,8 @@ class Session:
                 if settings.instance_name != "DEFAULT":
                     raise StateError(
                         f"The consumer group[{consumer_group}] has been created before under the instance name "
-                        f"{settings.instance_name}: leave instance_name out, so that each member gets its own."
+                        f"{settings.instance_name}: give each member an instance_name of its own, or leave it out "
+                        "where the group does not broadcast."
                     )
         else:
             session = cls(settings)

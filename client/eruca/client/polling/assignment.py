@@ -111,6 +111,10 @@ class Assignment:
         self._cache.sweep()
         self._listeners.call(topic, queues, self.rebalance.readers)
 
+    async def close(self) -> None:
+        """Let another broadcasting member have the file of the offsets."""
+        await self._offset_store.close()
+
     # ------------------------------------------------------------------ what the user changes
 
     def assign(self, queues: Iterable[MessageQueue]) -> None:

@@ -327,9 +327,9 @@ class LitePullConsumer(Client):
         """Join the group, if something is subscribed, and begin to pull."""
         member = self._membership
         session = member.join("LitePullConsumer")
-        assignment = self._assignment = self._make_assignment(session)
-        rebalance = member.rebalance = assignment.rebalance
         try:
+            assignment = self._assignment = self._make_assignment(session)
+            rebalance = member.rebalance = assignment.rebalance
             if self._trace is not None:
                 await self._trace.start()
             for subscription in tuple(self._subscriptions.values()):
@@ -391,9 +391,11 @@ class LitePullConsumer(Client):
         await asyncio.shield(self._membership.leave(last=self._close))
 
     async def _close(self) -> None:
-        self._assignment = None
+        assignment, self._assignment = self._assignment, None
         if self._trace is not None:
             await self._trace.stop()
+        if assignment is not None:
+            await assignment.close()
 
     @property
     def auto_commit(self) -> bool:

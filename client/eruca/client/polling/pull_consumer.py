@@ -186,9 +186,9 @@ class PullConsumer(Client):
         if self._stopped:
             raise StateError("The pull consumer was stopped. Make a new PullConsumer to start again.")
         session = self._session = Session.join(self._settings, listeners=self._member_options.events)
-        self._offset_store = self._member_options.offset_store(session, self.group)
-        self._apply_hooks(session)
         try:
+            self._offset_store = self._member_options.offset_store(session, self.group)
+            self._apply_hooks(session)
             if self._trace is not None:
                 await self._trace.start()
             if self._listeners:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+
+from eruca.client.app.groups import WORKER
 
 NOT_LOADED = 2
 """The exit code of a worker that cannot load the application: another one could not either."""
@@ -61,7 +64,10 @@ class Worker:
     async def _run(self) -> int:
         # A session of its own: Ctrl-C reaches the supervisor only, which then stops its workers.
         process = self._process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=asyncio.subprocess.PIPE, start_new_session=True
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, WORKER: str(self.number)},
         )
         log.info("worker %s is process %s", self.number, process.pid)
         if self._stopping.is_set():  # stop() came before there was a process
