@@ -472,7 +472,7 @@ async def test_a_refusal_is_told_once_a_minute_and_address_with_the_number_of_th
 
 
 async def test_changes_by_strangers_fill_no_audit_log(shop: Shop) -> None:
-    """Those by accounts that may not make them are all in it; of strangers the first of each code and minute."""
+    """Those by accounts that may not make them are all in it, each once; of strangers the first of each code."""
     peer = await shop.peer()
     with capture_logs() as said:
         for code in (215, 207):
@@ -480,13 +480,25 @@ async def test_changes_by_strangers_fill_no_audit_log(shop: Shop) -> None:
                 await peer.ask(None, *asked(code))
         for _ in range(2):
             await peer.ask(NOBODY, *asked(215))
-    audit = [line for line in said if line["event"] == "change"]
-    assert [(line["request_code"], line["account"], line["result"]) for line in audit] == [
-        (215, "none", "refused"),
-        (207, "none", "refused"),
-        (215, "without-rights", "refused"),
-        (215, "without-rights", "refused"),
+    audit = [line for line in said if line["event"] in ("change", "access_refused")]
+    assert [(line["event"], line["request_code"], line["account"], line["reason"]) for line in audit] == [
+        ("access_refused", 215, "none", "no_access_key"),
+        ("access_refused", 207, "none", "no_access_key"),
+        ("access_refused", 215, "without-rights", "admin"),
+        ("access_refused", 215, "without-rights", "admin"),
     ]
+    assert {(line["request"], line["target"]) for line in audit if line["request_code"] == 215} == {
+        ("DELETE_TOPIC_IN_BROKER", f"topic {TOPIC}")
+    }
+    assert shop.desk.broker.refusals.refused == {"no_access_key": 40, "admin": 2}
+
+
+async def test_a_forged_change_names_the_key_that_it_claims(shop: Shop) -> None:
+    peer = await shop.peer()
+    with capture_logs() as said:
+        await peer.ask(None, 215, {**NOBODY.signed({"topic": TOPIC}), "Signature": "AAAA"})
+    (line,) = (line for line in said if line["event"] in ("change", "access_refused"))
+    assert (line["event"], line["account"], line["reason"]) == ("access_refused", "without-rights", "signature")
 
 
 # ------------------------------------------------------------------ the fast path

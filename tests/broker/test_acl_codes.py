@@ -9,9 +9,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from eruca.broker.handlers import TABLES
 from eruca.protocol.names import TRANS_HALF_TOPIC
+from eruca.remoting.router import changes_of
 from tests.support.accounts import (
     ADMIN,
     ALL,
@@ -135,6 +137,19 @@ async def test_every_code_for_those_who_are_nobody(shop: Shop) -> None:
         fields = {**liar.signed(*asked), "more": "x"}
         answer = await peer.ask(None, code, fields, asked.body)
         assert refused(answer) == "Check signature failed for accessKey=subscriber", code
+
+
+async def test_every_refused_change_is_one_line_of_the_audit_log(shop: Shop) -> None:
+    changes = changes_of(TABLES)
+    peer = await shop.peer()
+    for code, asked in of_broker().items():
+        if code not in changes:
+            continue
+        for account in (None, NOBODY):
+            with capture_logs() as said:
+                assert refused(await peer.ask(account, code, *asked)), code
+            lines = [line for line in said if line["event"] in ("change", "access_refused")]
+            assert [(line["event"], line["request_code"]) for line in lines] == [("access_refused", code)]
 
 
 @pytest.mark.parametrize("account", ALL, ids=lambda account: account.name)

@@ -9,10 +9,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from eruca.nameserver.app import Nameserver
 from eruca.nameserver.config import NamesrvConfig
 from eruca.nameserver.handlers import routes
+from eruca.remoting.router import changes_of
 from tests.support.accounts import (
     ADMIN,
     ALL,
@@ -95,6 +97,19 @@ async def test_every_code_for_those_who_are_nobody(names: Names) -> None:
         forged = {**ADMIN.signed(*asked), "Signature": "AAAA"}
         answer = await peer.ask(None, code, forged, asked.body)
         assert refused(answer) == "Check signature failed for accessKey=administrator", code
+
+
+async def test_every_refused_change_is_one_line_of_the_audit_log(names: Names) -> None:
+    changes = changes_of([routes])
+    peer = await names.peer()
+    for code, asked in of_nameserver().items():
+        if code not in changes:
+            continue
+        for account in (None, NOBODY):
+            with capture_logs() as said:
+                assert refused(await peer.ask(account, code, *asked)), code
+            lines = [line for line in said if line["event"] in ("change", "access_refused")]
+            assert [(line["event"], line["request_code"]) for line in lines] == [("access_refused", code)]
 
 
 @pytest.mark.parametrize("account", ALL, ids=lambda account: account.name)

@@ -58,6 +58,7 @@ from eruca.remoting.notify import Supervisor
 from eruca.remoting.operating_system import EXIT_SOFTWARE
 from eruca.remoting.quotas import Quotas
 from eruca.remoting.router import Guard as RequestGuard
+from eruca.remoting.router import changes_of
 from eruca.remoting.server import Server
 from eruca.remoting.settings import BadSetting
 from eruca.remoting.signals import StopEvent, stop_event
@@ -149,7 +150,8 @@ class BrokerApp:
         broker = self.broker
         guards: list[RequestGuard] = [each for each in (self.quotas, self.new_topics) if each.on]
         if broker.accounts is not None:
-            guard = Guard(broker, RULES, broker.accounts, broker.refusals, as_49=self.config.access.as_49)
+            as_49, changes = self.config.access.as_49, changes_of(TABLES)
+            guard = Guard(broker, RULES, broker.accounts, broker.refusals, changes=changes, as_49=as_49)
             fast = guard.for_white_addresses(fast)
             guards.insert(0, guard)
         return None if self.quotas.on else fast, guards

@@ -52,6 +52,7 @@ from eruca.remoting.quotas import Quotas
 from eruca.remoting.readiness import Readiness
 from eruca.remoting.reloads import Reloads
 from eruca.remoting.router import Guard as RequestGuard
+from eruca.remoting.router import changes_of
 from eruca.remoting.server import Server
 from eruca.remoting.settings import BadSetting, change
 from eruca.remoting.signals import StopEvent, stop_event
@@ -131,7 +132,8 @@ class Nameserver:
     def _guards(self) -> list[RequestGuard]:
         guards: list[RequestGuard] = [self.quotas] if self.quotas.on else []
         if self.accounts is not None:
-            guards.insert(0, Guard(self, RULES, self.accounts, self.refusals, as_49=self.config.access.as_49))
+            as_49, changes = self.config.access.as_49, changes_of([routes])
+            guards.insert(0, Guard(self, RULES, self.accounts, self.refusals, changes=changes, as_49=as_49))
         return guards
 
     async def start(self) -> None:

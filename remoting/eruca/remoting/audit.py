@@ -2,8 +2,9 @@
 
 Owns the form of that line: account, address, request, target, before, after, result. Must not know what a request does:
 its route declares ``changes``, and its handler notes what was before and is after. Invariant: such a request leaves
-exactly one line, also if it is refused, fails, or its connection ends meanwhile; the log never leaves one out. Only of
-the requests of senders without a valid signature, who could fill the log, a minute has one line by code and address.
+exactly one line, also if it is refused, fails, or its connection ends meanwhile; the log never leaves one out. The line
+is ``change``, or ``access_refused`` if access control refuses the request. Only of the requests of senders without a
+valid signature, who could fill the log, a minute has one line by code and address.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from eruca.remoting.access.refusals import AccessRefused
 from eruca.remoting.log import Log
 from eruca.remoting.log_repeats import Repeats
 from eruca.remoting.request import Call, Reply
@@ -34,26 +36,33 @@ def note_settings(call: Call[Any], before: Mapping[str, str], changed: Mapping[s
     )
 
 
-def answered(call: Call[Any], reply: Reply | None, **more: object) -> None:
+def answered(call: Call[Any], reply: Reply | None) -> None:
     """A request of which a route declares that it changes something was answered."""
-    line = {**_line(call), **more}
+    line = _line(call)
     if reply is None or reply.code == 0:
         audit_log.info("change", **line, result="done")
     else:
         audit_log.warning("change", **line, result="refused", response_code=int(reply.code), reason=reply.remark)
 
 
-class Strangers:
-    """Changes that were asked for by nobody whom access control knows."""
+class ClosedChanges:
+    """Changes that access control has refused: all those of accounts that may not make them, few of strangers'."""
 
     def __init__(self) -> None:
         self._repeats = Repeats()
 
-    def answered(self, call: Call[Any], reply: Reply) -> None:
+    def refused(self, call: Call[Any], refusal: AccessRefused) -> None:
         """Such a request was refused."""
-        again = self._repeats.failed((call.code, call.connection.remote.rpartition(":")[0]))
-        if again is not None:
-            answered(call, reply, **again)
+        stranger = (call.code, call.connection.remote.rpartition(":")[0])
+        again = {} if call.account else self._repeats.failed(stranger)
+        if again is None:
+            return
+        line = {**_line(call), "reason": refusal.reason, **again}
+        if refusal.claimed:
+            line["account"] = refusal.claimed
+        if refusal.resource:
+            line["resource"] = refusal.resource
+        audit_log.warning("access_refused", **line)
 
 
 def unanswered(call: Call[Any]) -> None:

@@ -83,6 +83,11 @@ class Routes(Generic[S]):
         return register
 
 
+def changes_of(tables: Iterable[Routes[Any]]) -> frozenset[int]:
+    """The codes of the requests that change something."""
+    return frozenset(code for table in tables for code, route in table.handlers.items() if route.changes is not None)
+
+
 class Router(Generic[S]):
     """The whole table of a server.
 
@@ -108,7 +113,7 @@ class Router(Generic[S]):
         self._guards = tuple(guards)
         self._handlers: dict[int, Handler[S, Any]] = {}
         self._changes: dict[int, Target[Any]] = {}
-        self._strangers = audit.Strangers()
+        self._closed = audit.ClosedChanges()
         self._costly = CostlyRequests(self._start)
         self._guarded = CostlyRequests(self._start)
         self._declared: set[int] = set()
@@ -163,10 +168,10 @@ class Router(Generic[S]):
         reply = _answer_to(error, call)
         if call.code in self._changes:
             call.change = call.change or Change(_target(self._changes[call.code], call))
-            if call.account or not isinstance(error, AccessRefused):
-                audit.answered(call, reply)
+            if isinstance(error, AccessRefused):
+                self._closed.refused(call, error)
             else:
-                self._strangers.answered(call, reply)
+                audit.answered(call, reply)
         return reply
 
     def _let_in_later(self, call: Call[Any], handler: Handler[S, Any], guard: Guard, looking: Work) -> None:

@@ -3,12 +3,12 @@
 Owns the order of the checks: a listed broker, then the account, then the rule of the request. ``Accounts`` tell who
 signed it, the daemon's table what it needs. Must not know any request. Invariant: nothing is decided for a connection:
 each request is looked at by itself, since other accounts may use the connection, and accounts change. A code without a
-rule is refused.
+rule is refused. Each refusal is counted, and reported here unless the request is a change, of which the router does so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -38,7 +38,8 @@ class _Asked(NamedTuple):
 class Guard(Generic[S]):
     """Guards the routers of one daemon.
 
-    ``rules`` are by request code. ``as_49`` leaves open what 4.9.7 leaves open.
+    ``rules`` are by request code; ``changes`` are the codes whose routes declare that they change something. ``as_49``
+    leaves open what 4.9.7 leaves open.
     """
 
     def __init__(
@@ -48,12 +49,14 @@ class Guard(Generic[S]):
         accounts: Accounts,
         tally: Tally,
         *,
+        changes: Collection[int] = (),
         as_49: bool = False,
     ) -> None:
         self._service = service
         self._rules = rules
         self._accounts = accounts
         self._tally = tally
+        self._changes = changes
         self._as_49 = as_49
 
     def __call__(self, call: Call[Any]) -> Work | None:
@@ -103,7 +106,7 @@ class Guard(Generic[S]):
         lack = rule.lack(self._service, call, account)
         if lack is not None:
             self._note(_asked(call), lack.reason, lack.resource)
-            raise AccessRefused(lack.text, lack.reason)
+            raise AccessRefused(lack.text, lack.reason, lack.resource)
 
     def for_white_addresses(self, fast_path: FastPath) -> FastPath:
         """A fast path, which passes the guard by, for the connections that it would let do everything."""
@@ -134,15 +137,18 @@ class Guard(Generic[S]):
         return self._accounts.white(ip) or (account is not None and account.white_address.matches(ip))
 
     def _note_stranger(self, call: Call[Any], refused: AccessRefused) -> None:
-        claimed = "" if refused.reason == UNREADABLE else _claimed(call)
-        self._note(_asked(call)._replace(account=claimed), refused.reason, "")
+        refused.claimed = "" if refused.reason == UNREADABLE else shown(_claimed(call))
+        self._note(_asked(call)._replace(account=refused.claimed), refused.reason, "")
 
     def _note(self, asked: _Asked, reason: str, resource: str) -> None:
+        if asked.code in self._changes:
+            self._tally.count(reason)
+            return
         self._tally.add(
             reason,
             host_of(asked.remote),
             remote=asked.remote,
-            account=shown(asked.account),
+            account=asked.account,
             request_code=asked.code,
             resource=resource,
         )

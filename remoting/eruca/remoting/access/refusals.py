@@ -17,11 +17,17 @@ _MOST_SHOWN = 255
 
 
 class AccessRefused(Refused):
-    """The refusal of a request by access control; ``reason`` is the kind of it, for those who count."""
+    """The refusal of a request by access control, with what the log says of it.
 
-    def __init__(self, text: str, reason: str) -> None:
+    ``reason`` is the kind of it, for those who count; ``resource`` what the account may not use; ``claimed`` the access
+    key that a sender without a valid signature has named.
+    """
+
+    def __init__(self, text: str, reason: str, resource: str = "") -> None:
         super().__init__(ResponseCode.SYSTEM_ERROR, f"{_CLASS}: {text}, {_PLACE}")
         self.reason = reason
+        self.resource = resource
+        self.claimed = ""
 
 
 def shown(name: str) -> str:

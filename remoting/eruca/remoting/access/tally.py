@@ -1,7 +1,8 @@
 """What access control has refused: counted by reason for the metrics, and reported in the log.
 
 Owns the counts and how often there is a line: the first refusal of a minute for a reason and an address. Must not know
-why something is refused. Invariant: no secret is part of a line.
+why something is refused. A refused change is only counted here: its line is ``remoting.audit``'s. Invariant: no secret
+is part of a line.
 """
 
 from __future__ import annotations
@@ -30,9 +31,13 @@ class Tally:
         self._reported: dict[tuple[str, str], tuple[int, int]] = {}
         """By reason and address: until when there is no line, and how many there would have been."""
 
+    def count(self, reason: str) -> None:
+        """Count a refusal of which something else says a line."""
+        self.refused[reason] += 1
+
     def add(self, reason: str, address: str, **what: object) -> None:
         """Count a refusal of a peer at an address without its port; ``what`` is for the line, but for empty texts."""
-        self.refused[reason] += 1
+        self.count(reason)
         now, place = self._monotonic(), (reason, address)
         until, more = self._reported.get(place, (0, 0))
         if now < until:
