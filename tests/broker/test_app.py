@@ -21,11 +21,12 @@ from structlog.testing import capture_logs
 
 from eruca.broker.config import BrokerRole, FlushDiskType
 from eruca.broker.services import registration
-from eruca.broker.services.ports import PortTaken, take_ports
+from eruca.broker.services.ports import take_ports
 from eruca.broker.state.state_file import StateUnreadable
 from eruca.broker.store import StoreLocked, native
 from eruca.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from eruca.remoting.descriptors import raise_limit
+from eruca.remoting.listener import PortTaken
 from tests.support.desk import START, Desk
 from tests.support.names import Names
 from tests.support.pairs import eventually

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from eruca.broker.app import BrokerApp
+from eruca.broker.store import FileSystem
+from eruca.remoting.listener import PortTaken
+from tests.support.desk import Desk
 from tests.support.ports import free_broker_port
 from tests.support.processes import Process
 
@@ -168,3 +173,88 @@ def test_a_store_that_cannot_be_closed_in_order_ends_with_1_and_a_sentence(
         assert "store_not_closed_in_order" in daemon.output
         assert "stopped, but not everything could be saved: the store was not closed in order" in daemon.output
     assert list(tmp_path.rglob("abort"))
+
+
+def set_to(*values: str) -> list[str]:
+    return [argument for value in values for argument in ("--set", value)]
+
+
+LISTEN, METRICS = ("listenPort", "listenPort"), ("metricsPort, for health and metrics", "metricsPort (0: none)")
+VIP, HA = ("the VIP port, listenPort - 2", "listenPort"), ("the HA port, listenPort + 1", "listenPort")
+
+
+@pytest.mark.parametrize(
+    ("command", "step", "option", "what"),
+    [
+        ("mqnamesrv", 0, "--set listenPort={}", LISTEN),
+        ("mqnamesrv", 0, "--set listenPort=0 --set metricsPort={}", METRICS),
+        ("mqbroker", 0, "--set listenPort={}", LISTEN),
+        ("mqbroker", -2, "--set listenPort={}", VIP),
+        ("mqbroker", 1, "--set listenPort={}", HA),
+        ("mqbroker", 0, "--set listenPort=0 --set metricsPort={}", METRICS),
+        ("eruca", 0, "--port {} --broker-port 0", ("--port", "--port")),
+        ("eruca", 0, "--port 0 --broker-port {}", ("--broker-port", "--broker-port")),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.startswith("--") else "",
+)
+def test_a_port_that_another_process_has_ends_a_start_with_1_and_leaves_nothing(
+    command: str, step: int, option: str, what: tuple[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "its"
+    arguments = {
+        "mqnamesrv": set_to("bindAddress=127.0.0.1", f"kvConfigPath={folder}/kv.json"),
+        "mqbroker": set_to("bindAddress=127.0.0.1", f"storePathRootDir={folder}"),
+        "eruca": ["standalone", "--store", str(folder)],
+    }[command]
+    name = "eruca standalone" if command == "eruca" else command
+    listen = free_broker_port()
+    port, options = listen + step, option.format(listen).split()
+    with socket.create_server(("127.0.0.1", port)):
+        with Process([str(BIN / command), *arguments, *options], tmp_path / "log") as daemon:
+            assert daemon.wait() == 1
+        assert daemon.output.splitlines()[-1] == (
+            f"{name}: cannot listen on 127.0.0.1:{port} ({what[0]}): Address already in use; stop what holds it "
+            f"(ss -tanp 'sport = :{port}' names it), or set another {what[1]}"
+        )
+    assert not folder.exists()
+
+
+def test_a_second_start_with_the_same_file_leaves_the_first_one_as_it_is(tmp_path: Path) -> None:
+    with broker(tmp_path) as first:
+        before = sorted(tmp_path.rglob("*"))
+        with Process([str(BIN / "mqbroker"), "-c", str(tmp_path / "broker.conf")], tmp_path / "log2") as second:
+            assert second.wait() == 1 and "stop what holds it" in second.output
+        (tmp_path / "log2").unlink()
+        assert sorted(tmp_path.rglob("*")) == before
+        assert first.stop() == 0
+    assert not list(tmp_path.rglob("abort"))
+
+
+class Meanwhile(FileSystem):
+    """A disk on which a store is opened while another process begins to listen."""
+
+    def __init__(self, other: socket.socket) -> None:
+        self._other = other
+
+    def flush_folder(self, path: Path | str) -> None:
+        self._other.listen()
+        super().flush_folder(path)
+
+
+@pytest.mark.parametrize("step", [0, -2, 1], ids=["main", "VIP", "HA"])
+async def test_of_two_starts_at_once_the_second_to_listen_ends_in_order(step: int, tmp_path: Path) -> None:
+    """Both can bind the port before one of them listens."""
+    with socket.socket() as other:
+        config = Desk(tmp_path).config
+        port = config.server.listen_port = free_broker_port()
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", port + step))
+        app = BrokerApp(config, file_system=Meanwhile(other))
+        with pytest.raises(PortTaken, match=rf":{port + step} \(another process listened first\): Addr.*; stop what"):
+            await app.start()
+    assert app.faults == []
+    assert not (tmp_path / "store" / "abort").exists()
+    config.server.listen_port = 0
+    again = BrokerApp(config)
+    await again.start()
+    await again.stop()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from eruca.broker.services.ports import PortTaken
 from eruca.client import Message, Producer, PullConsumer, PushConsumer
+from eruca.remoting.listener import PortTaken
 from eruca.remoting.settings import BadSetting
 from eruca.remoting.sources import assignment
 from eruca.standalone.cli import main

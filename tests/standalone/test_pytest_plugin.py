@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from eruca.broker.services.ports import PortTaken
 from eruca.client import Message, Producer, PushConsumer, sync
 from eruca.client.errors import BadConfig, BadName
+from eruca.remoting.listener import PortTaken
 from eruca.standalone.background import BackgroundCluster
 
 pytestmark = pytest.mark.processes

@@ -144,16 +144,6 @@ def test_pages_of_the_nameserver(daemons: Daemons) -> None:
     assert re.search(r'eruca_nameserver_brokers\{cluster="JudgeCluster",[^}]*node_type="nameserver"\} 1.0', metrics)
 
 
-def test_a_port_that_was_chosen_must_be_free(daemons: Daemons, tmp_path: Path) -> None:
-    conf = tmp_path / "namesrv.conf"
-    conf.write_text(f"listenPort=0\nkvConfigPath={tmp_path}/kv.json\n")
-    command = [str(SCRIPTS / "mqnamesrv"), "-c", str(conf), "--set", f"metricsPort={daemons.port}"]
-    with Process(command, tmp_path / "out") as process:
-        assert process.wait() == 1
-        sentence = f"cannot listen on 127.0.0.1:{daemons.port} for health and metrics: Address already in use"
-        assert sentence in process.output
-
-
 def test_a_broker_that_is_stuck_is_not_alive_and_one_without_its_nameserver_is(tmp_path: Path) -> None:
     nameserver = ErucaNameServer(tmp_path)
     conf = {"metricsPort": str(free_port()), "registerNameServerPeriod": "10000"}

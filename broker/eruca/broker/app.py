@@ -30,7 +30,7 @@ from eruca.broker.services.advertised import AdvertisedAddress
 from eruca.broker.services.checks import fits, works_here
 from eruca.broker.services.health import state, watch_readiness
 from eruca.broker.services.periodic import repeated
-from eruca.broker.services.ports import Ports, PortTaken, take_ports
+from eruca.broker.services.ports import Ports, take_ports
 from eruca.broker.services.runtime import moment
 from eruca.broker.state.state_file import StateUnreadable
 from eruca.broker.state.statistics import SECOND
@@ -51,7 +51,8 @@ from eruca.remoting.daemon_metrics import (
 from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.file_settings import FileSettings
 from eruca.remoting.files import NoAccess
-from eruca.remoting.health import HealthPages, MetricsPortTaken
+from eruca.remoting.health import HealthPages
+from eruca.remoting.listener import PortTaken
 from eruca.remoting.logs import DaemonLog, log_to_stderr
 from eruca.remoting.loop import settled
 from eruca.remoting.notify import Supervisor
@@ -84,7 +85,6 @@ STOP_GRACE = 3.0
 """Seconds that a stop waits for requests in progress."""
 
 CANNOT_START = (
-    MetricsPortTaken,
     PortTaken,
     StateUnreadable,
     StoreDamaged,

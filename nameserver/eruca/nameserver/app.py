@@ -39,8 +39,8 @@ from eruca.remoting.daemon_metrics import (
 from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.file_settings import FileSettings
 from eruca.remoting.files import NoAccess
-from eruca.remoting.health import HealthPages, MetricsPortTaken
-from eruca.remoting.listener import port_fault
+from eruca.remoting.health import HealthPages
+from eruca.remoting.listener import PortTaken, port_fault
 from eruca.remoting.log_levels import LogLevels
 from eruca.remoting.logs import DaemonLog, log_to_stderr
 from eruca.remoting.loop import settled
@@ -137,9 +137,13 @@ class Nameserver:
         return guards
 
     async def start(self) -> None:
-        """Listen. Raises OSError if the port is taken, and NoAccess if values could not be written."""
+        """Listen. Raises PortTaken if the port is taken, and NoAccess if values could not be written."""
         self.kv.check_folder()
-        await self._server.start(self.config.bind_address, self.config.listen_port)
+        host, port = self.config.bind_address, self.config.listen_port
+        try:
+            await self._server.start(host, port)
+        except OSError as error:
+            raise port_fault(error, host, port) from None
         self._load.count.fit()
         if self.kv.from_backup:
             log.warning("kv_config_from_backup", file=str(self.config.kv_file()))
@@ -288,10 +292,10 @@ def _run(start: Start[NamesrvConfig], settings: FileSettings[NamesrvConfig], say
         run(serve(server, say))
     except NoAccess as fault:  # it does not pass by itself
         raise BadSetting(f"mqnamesrv: {fault}") from None
-    except MetricsPortTaken as fault:
+    except PortTaken as fault:
         sys.exit(f"mqnamesrv: {fault}")
-    except OSError as error:
-        sys.exit(f"mqnamesrv: {port_fault(error, config.bind_address, config.listen_port).sentence}")
+    except OSError as fault:
+        sys.exit(f"mqnamesrv: cannot start: {fault}")
 
 
 if __name__ == "__main__":

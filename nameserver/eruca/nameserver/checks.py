@@ -64,5 +64,5 @@ def _values(config: NamesrvConfig) -> Iterator[Finding]:
 def _ports(config: NamesrvConfig) -> Iterator[Finding]:
     fault = try_port(config.bind_address, config.listen_port)
     if fault is not None:
-        yield Finding(fault.key, f"does not work, the nameserver {fault.sentence}")
+        yield Finding(fault.key, f"does not work, the nameserver {fault}")
     yield from config.metrics.taken()

@@ -17,18 +17,15 @@ import structlog
 from eruca.remoting.descriptors import reason
 from eruca.remoting.exposition import Exposition, Unavailable
 from eruca.remoting.http import JSON, Fields, HttpServer, Page
+from eruca.remoting.listener import port_fault
 from eruca.remoting.loop_monitor import LoopMonitor
-from eruca.remoting.metrics import Metrics
+from eruca.remoting.metrics import METRICS_KEYS, Metrics
 from eruca.remoting.readiness import Readiness
 
 STILL_ALIVE = 5.0
 """Seconds without a turn of the event loop after which a daemon does not count as alive."""
 
 log = structlog.get_logger("eruca.start")
-
-
-class MetricsPortTaken(OSError):
-    """The port that the operator has chosen cannot be listened on; the message says what to do."""
 
 
 class HealthPages:
@@ -64,21 +61,18 @@ class HealthPages:
     async def start(self, host: str, port: int | None, usual: int) -> None:
         """Listen on the operator's port, not at all for 0; without a choice on the usual one, if it is free.
 
-        Raises MetricsPortTaken for a port that was chosen.
+        Raises PortTaken for a port that was chosen.
         """
         if port == 0:
             return
         self._loop_monitor.start()
+        number = usual if port is None else port
         try:
-            await self._server.start(host, usual if port is None else port)
+            await self._server.start(host, number)
         except OSError as fault:
-            place = f"{host}:{usual if port is None else port}"
             if port is not None:
-                raise MetricsPortTaken(
-                    f"cannot listen on {place} for health and metrics: {reason(fault)}; stop what holds it, or set "
-                    "another metricsPort (0: none)"
-                ) from None
-            self._fault = place, reason(fault)
+                raise port_fault(fault, host, port, "metricsPort, for health and metrics", METRICS_KEYS) from None
+            self._fault = f"{host}:{number}", reason(fault)
 
     def announce(self) -> None:
         """Log where the pages are, when the daemon has started."""

@@ -12,13 +12,13 @@ import errno
 import socket
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from eruca.remoting.addresses import peer_of
 from eruca.remoting.descriptors import reason
 from eruca.remoting.keepalive import keep_alive
 from eruca.remoting.log import log
-from eruca.remoting.settings import Finding
+from eruca.remoting.operating_system import who_has_port
 from eruca.remoting.tls_server import TlsPort
 
 BACKLOG = 1024
@@ -52,24 +52,57 @@ def bind(found: Iterable[Any], host: str) -> list[socket.socket]:
     return bound
 
 
-def port_fault(error: OSError, host: str, port: int, what: str = "listenPort") -> Finding:
-    """Why a daemon cannot listen: the setting to change, and a sentence."""
-    where = f"cannot listen on {host}:{port} ({what}): {error.strerror}; "
+class PortKeys(NamedTuple):
+    """The settings of a port and of its address, and what to say of a port that nobody needs."""
+
+    port: str = "listenPort"
+    host: str = "bindAddress"
+    without: str = ""
+
+
+USUAL = PortKeys()
+
+
+class PortTaken(OSError):
+    """A port cannot be had; the message names it and says what to do. ``key`` is the setting to change."""
+
+    def __init__(self, sentence: str, key: str = USUAL.port) -> None:
+        super().__init__(sentence)
+        self.key = key
+
+    def renamed(self, keys: PortKeys) -> PortTaken:
+        """The same for somebody who has set it by other names than those of a daemon's file."""
+        text = str(self).replace(USUAL.port, keys.port).replace(USUAL.host, keys.host)
+        return PortTaken(text, keys.host if self.key == USUAL.host else keys.port)
+
+
+def port_fault(error: OSError, host: str, port: int, what: str = "", keys: PortKeys = USUAL) -> PortTaken:
+    """Why a daemon cannot listen. ``what`` is the port's place among those of a daemon that has several."""
+    where = f"cannot listen on {f'[{host}]' if ':' in host else host}:{port} ({what or keys.port}): {reason(error)}"
     if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-        return Finding("bindAddress", f"{where}set bindAddress to an address of this machine")
+        return PortTaken(f"{where}; set {keys.host} to an address of this machine", keys.host)
     if error.errno == errno.EACCES:
-        return Finding("listenPort", f"{where}set a larger listenPort, or give this user the right to ports below 1024")
-    return Finding("listenPort", f"{where}stop what holds it or set another listenPort")
+        advice = f"set a larger {keys.port}, or give this user the right to ports below 1024"
+    elif error.errno == errno.EADDRINUSE:
+        advice = f"stop what holds it ({who_has_port(port)} names it), or set another {keys.port}{keys.without}"
+    else:
+        return PortTaken(where, keys.port)
+    return PortTaken(f"{where}; {advice}", keys.port)
 
 
-def try_port(host: str, port: int, what: str = "listenPort") -> Finding | None:
+def _taken_meanwhile(error: OSError, sock: socket.socket) -> PortTaken:
+    host, port = sock.getsockname()[:2]
+    return port_fault(error, host, port, "another process listened first")
+
+
+def try_port(host: str, port: int, keys: PortKeys = USUAL) -> PortTaken | None:
     """Bind a port, and release it: why that cannot be done."""
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for each in bind(found, host):
             each.close()
     except OSError as error:
-        return port_fault(error, host, port, what)
+        return port_fault(error, host, port, keys=keys)
     return None
 
 
@@ -117,12 +150,16 @@ class Listener:
             return await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
 
     def listen_on(self, *bound: socket.socket) -> None:
-        """Listen on bound sockets, which belong to the listener from then on. Raises OSError."""
+        """Listen on bound sockets, which belong to the listener from then on. Raises PortTaken: two that begin at once
+        can both bind a port, and one of them listens first."""
         for sock in bound:
             sock.setblocking(False)
             keep_alive(sock)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.listen(BACKLOG)
+            try:
+                sock.listen(BACKLOG)
+            except OSError as error:
+                raise _taken_meanwhile(error, sock) from None
         self._sockets += bound
         self._watch(bound)
 

@@ -24,12 +24,13 @@ from typing import Any, NamedTuple
 
 from eruca.remoting.addresses import is_host
 from eruca.remoting.histogram import OTHER, Histogram
-from eruca.remoting.listener import try_port
+from eruca.remoting.listener import PortKeys, try_port
 from eruca.remoting.settings import Finding, setting
 from eruca.remoting.slices import sliced
 
 MOST_SERIES = 2000
 """Series of a family, unless the operator wants another number."""
+METRICS_KEYS = PortKeys("metricsPort", "metricsBind", " (0: none)")
 _LABELS = r"(\s*[A-Za-z_][A-Za-z0-9_]*\s*:[^:,]*(,|$))*"
 
 Value = float | Histogram
@@ -197,10 +198,9 @@ class MetricsSettings:
 
     def taken(self) -> Iterator[Finding]:
         """Why a port that was chosen cannot be had."""
-        fault = try_port(self.metrics_bind, self.metrics_port, "metricsPort") if self.metrics_port else None
+        fault = try_port(self.metrics_bind, self.metrics_port, METRICS_KEYS) if self.metrics_port else None
         if fault is not None:
-            key = "metricsBind" if fault.key == "bindAddress" else "metricsPort"
-            yield Finding(key, f"does not work, the daemon {fault.sentence.partition(';')[0]}; set another one")
+            yield Finding(fault.key, f"does not work, the daemon {fault}")
 
     @property
     def labels(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What operating systems do in different ways: forks, files at a position, locks, flushes, memory, exit codes.
+"""What operating systems do in different ways: forks, files at a position, locks, flushes, ports, memory, exit codes.
 
 Owns the choice between what Linux, macOS and Windows have; on Linux each function is the plain call. Must not know what
 a file holds. Invariants: importing this module needs no name that a system lacks; a file that is opened here holds the
@@ -128,6 +128,15 @@ def boot_id() -> str:
             return file.read().strip()
     except OSError:
         return ""
+
+
+def who_has_port(port: int) -> str:
+    """A command that names the process which holds a TCP port."""
+    if sys.platform == "darwin":
+        return f"lsof -nP -iTCP:{port}"
+    if sys.platform == "win32":
+        return f"netstat -ano -p TCP | findstr :{port}"
+    return f"ss -tanp 'sport = :{port}'"
 
 
 def machine_memory() -> int:

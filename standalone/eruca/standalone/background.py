@@ -51,7 +51,7 @@ class BackgroundCluster:
         return repr(self.cluster).replace("<", "<Background", 1)
 
     def start(self) -> None:
-        """Start both. Raises PortTaken (the nameserver: OSError) when a port is taken; then neither runs."""
+        """Start both. Raises PortTaken when a port is taken; then neither runs."""
         if self._thread is not None:
             raise RuntimeError("the cluster is running already")
         thread = LoopThread("eruca-cluster")

@@ -58,19 +58,18 @@ def standalone(store: Path | None, host: str, port: int, broker_port: int, assig
 
     The broker evaluates SQL92 filters (enablePropertyFilter=true).
     """
-    from eruca.broker.services.ports import PortTaken
     from eruca.broker.state.state_file import StateUnreadable
     from eruca.broker.store import StoreDamaged, StoreLocked, StoreTooNew
     from eruca.remoting import run
     from eruca.remoting.descriptors import raise_limit
     from eruca.remoting.files import NoAccess
     from eruca.remoting.life_lines import log as start_log
+    from eruca.remoting.listener import PortTaken
     from eruca.remoting.logs import log_to_stderr
     from eruca.remoting.sources import assignment
     from eruca.standalone.cluster import serve
     from eruca.standalone.settings import cluster_settings
 
-    advice = "stop what holds the port, or choose another with --port or --broker-port"
     with log_to_stderr() as say:
         raise_limit()
         settings = cluster_settings([assignment(each) for each in assignments], environment=os.environ)
@@ -82,7 +81,7 @@ def standalone(store: Path | None, host: str, port: int, broker_port: int, assig
         except (NoAccess, PortTaken, StateUnreadable, StoreDamaged, StoreLocked, StoreTooNew) as error:
             sys.exit(f"eruca standalone: {error}")
         except OSError as error:
-            sys.exit(f"eruca standalone: {error}; {advice}")
+            sys.exit(f"eruca standalone: cannot start: {error}")
 
 
 @main.command("run")

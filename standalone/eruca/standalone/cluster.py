@@ -12,7 +12,7 @@ from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from eruca.broker.app import BrokerApp, exit_for
 from eruca.broker.config import EVERYWHERE, BrokerConfig
@@ -23,12 +23,20 @@ from eruca.nameserver.config import NamesrvConfig
 from eruca.protocol import api
 from eruca.protocol.bodies import PERM_READ, PERM_WRITE
 from eruca.protocol.headers.topics import CreateTopic
+from eruca.remoting.listener import PortKeys, PortTaken
 from eruca.remoting.logs import DaemonLog, log_to_logging
 from eruca.remoting.loop import settled
 from eruca.remoting.operating_system import EXIT_SOFTWARE
 from eruca.remoting.signals import stop_event
 from eruca.remoting.tasks import unless
 from eruca.standalone.settings import ClusterSettings, cluster_settings
+
+
+class Names(NamedTuple):
+    """The names of the arguments that choose ports and address."""
+
+    nameserver: PortKeys = PortKeys("port", "host")
+    broker: PortKeys = PortKeys("broker_port", "host")
 
 
 class Cluster:
@@ -68,6 +76,8 @@ class Cluster:
         self._broker: BrokerApp | None = None
         self.on_fault: Callable[[], object] | None = None
         """Called when a background task of either has ended by itself; the log says why."""
+        self.names = Names()
+        """What the error about a port calls them."""
         self.faults: list[str] = []
         """What the broker could not save or close at its stop."""
 
@@ -89,17 +99,22 @@ class Cluster:
         return self._broker
 
     async def start(self) -> None:
-        """Start both. Raises PortTaken (the nameserver: OSError) when a port is taken; then neither runs."""
+        """Start both. Raises PortTaken when a port is taken; then neither runs."""
         log_to_logging()
         nameserver = Nameserver(self._names)
         nameserver.tasks.on_fault = self._task_ended
-        await nameserver.start()
+        try:
+            await nameserver.start()
+        except PortTaken as fault:
+            raise fault.renamed(self.names.nameserver) from None
         self._nameserver = nameserver
         self._config.namesrv_addr = nameserver.address
         try:
             self._broker = await self._started_broker()
-        except BaseException:
+        except BaseException as fault:
             await self.stop()
+            if isinstance(fault, PortTaken):
+                raise fault.renamed(self.names.broker) from None
             raise
 
     async def _started_broker(self) -> BrokerApp:
@@ -167,6 +182,7 @@ async def serve(
     """Run a cluster until a signal stops it, or until a task has ended by itself; ``say`` prints a line."""
     broker, nameserver, _ = settings
     cluster = Cluster(folder, host=host, port=port, broker_port=broker_port, broker=broker, nameserver=nameserver)
+    cluster.names = Names(PortKeys("--port", "--host"), PortKeys("--broker-port", "--host"))
 
     def reload() -> None:
         say.reload(broker.log)

@@ -21,6 +21,7 @@ from eruca.admin.console.site import application
 from eruca.admin.console.visit import Console
 from eruca.admin.console.watch import Watch
 from eruca.admin.errors import AdminError, BadValue
+from eruca.remoting.listener import PortKeys, port_fault
 
 GRACE = 2
 """Seconds for answers that are under way when the console ends."""
@@ -122,7 +123,6 @@ def _socket(place: Listener) -> socket.socket:
         listening.bind((place.host, place.port))
     except OSError as error:
         listening.close()
-        raise AdminError(
-            f"{place.host}:{place.port} cannot be listened at: {error.strerror}; choose another with --listen"
-        ) from None
+        fault = port_fault(error, place.host, place.port, keys=PortKeys("--listen", "--listen"))
+        raise AdminError(str(fault)) from None
     return listening

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from eruca.broker.config import EVERYWHERE, SLAVE_ID, BrokerConfig, BrokerRole, machine_name
 from eruca.broker.services.etcd_check import NOT_YET, etcd_findings
-from eruca.broker.services.ports import HA, VIP, PortTaken, take_ports
+from eruca.broker.services.ports import HA, VIP, take_ports
 from eruca.broker.store import StoreLocked
 from eruca.broker.store.config import LARGEST_FILE
 from eruca.broker.store.marks import Lock
@@ -25,6 +25,7 @@ from eruca.remoting.access.settings import access_faults
 from eruca.remoting.addresses import is_numeric, split_address
 from eruca.remoting.credentials import read_credentials
 from eruca.remoting.files import no_folder, not_writable
+from eruca.remoting.listener import PortTaken
 from eruca.remoting.log_settings import unwritable
 from eruca.remoting.settings import Finding
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from typing import NamedTuple
 
-from eruca.remoting.listener import port_fault
+from eruca.remoting.listener import PortTaken, port_fault
 
 VIP = -2
 """The VIP port relative to the listening port."""
@@ -56,14 +56,6 @@ class _Place(NamedTuple):
     host: str
 
 
-class PortTaken(Exception):
-    """A required port cannot be had; the message names it and says what to do. ``key`` is the setting to change."""
-
-    def __init__(self, sentence: str, key: str = "listenPort") -> None:
-        super().__init__(sentence)
-        self.key = key
-
-
 def take_ports(host: str, port: int) -> Ports:
     """Bind all three ports of ``host``. With ``port`` 0 they are free ones, adjacent if possible.
 
@@ -105,8 +97,7 @@ def _resolved(host: str, port: int) -> _Place:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
-        fault = port_fault(error, host, port)
-        raise PortTaken(fault.sentence, fault.key) from None
+        raise port_fault(error, host, port) from None
     family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
     return _Place(family, str(address[0]))
 
@@ -126,6 +117,5 @@ def _bind(place: _Place, port: int, *, fixed: bool, what: str) -> socket.socket:
         bound.setblocking(False)
     except OSError as error:
         bound.close()
-        fault = port_fault(error, host, port, what)
-        raise PortTaken(fault.sentence, fault.key) from None
+        raise port_fault(error, host, port, what) from None
     return bound
