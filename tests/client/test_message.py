@@ -146,7 +146,7 @@ def test_a_delay_of_its_own(message: Message, name: str, value: str) -> None:
         ({"delay": -1}, "delay=-1: 0 or more seconds, or a timedelta, is expected"),
         ({"delay": "1s"}, "delay='1s': 0 or more seconds, or a timedelta, is expected"),
         ({"delay": float("nan")}, "delay=nan: 0 or more seconds, or a timedelta, is expected"),
-        ({"deliver_at": 1.5}, "deliver_at=1.5: a datetime or ms since 1970 is expected"),
+        ({"deliver_at": 1.5}, "deliver_at=1.5: a datetime or ms since 1970, a whole number, is expected"),
         ({"delay": 1, "delay_level": 1}, "a message takes one of delay_level, delay and deliver_at"),
         ({"delay": 1, "deliver_at": 1}, "a message takes one of delay_level, delay and deliver_at"),
     ],

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,7 +79,7 @@ async def names() -> AsyncIterator[dict[str, Any]]:
             **{name: getattr(eruca.client, name) for name in eruca.client.__all__},
             **{"selectors": selectors, "serializers": serializers, "sync": sync, "Executor": ThreadPoolExecutor},
             **{"deduplication": deduplication, "outbox": outbox},
-            **{"asyncio": asyncio, "datetime": datetime, "UTC": UTC},
+            **{"asyncio": asyncio, "datetime": datetime, "timedelta": timedelta, "UTC": UTC},
             **{"producer": producer, "stopped": stopped, "app": app, "queue": QUEUE, "hook": Hook()},
             "dealer": await stack.enter_async_context(
                 TransactionProducer("dealers", lambda message: TransactionState.UNKNOWN)

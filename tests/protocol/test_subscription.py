@@ -8,7 +8,7 @@ import pytest
 
 from eruca.protocol.bodies import SubscriptionData
 from eruca.protocol.message import java_hash
-from eruca.protocol.subscription import SQL92, build_subscription, passes_tag
+from eruca.protocol.subscription import SQL92, build_subscription, check_tags, passes_tag
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastjson" / "subscriptions.jsonl"
 CAPTURED = [json.loads(line) for line in GOLDEN.read_text("utf-8").splitlines()]
@@ -54,3 +54,28 @@ def test_who_gets_a_message(expression: str, tag: str | None, hashed: bool, kept
 
 def test_a_class_filter_leaves_nothing_out_at_the_client() -> None:
     assert passes_tag(SubscriptionData(tags_set={"a"}, class_filter_mode=True), "b")
+
+
+@pytest.mark.parametrize("expression", [None, "", "*", "new", "new || paid", " new||paid ", "new ||", "a b", "a.b/c"])
+def test_tags_that_mean_what_they_seem_to(expression: str | None) -> None:
+    check_tags(expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "sentence"),
+    [
+        ("new.*", "'new.*' is no pattern: name each tag, 'TagA || TagB', or use '*' alone for all."),
+        ("new || *", "'new || *' is no pattern: name each tag, 'TagA || TagB', or use '*' alone for all."),
+        ("new|paid", "'new|paid' is one tag: tags are joined by two bars, 'new || paid'."),
+        ("new, paid", "'new, paid' is one tag: tags are joined by two bars, 'new || paid'."),
+        ("new || paid,sent", "'new || paid,sent' is one tag: tags are joined by two bars, 'new || paid || sent'."),
+        ("new ||| paid", "'new ||| paid' is one tag: tags are joined by two bars, 'new || paid'."),
+        ("amount > 5", "'amount > 5' is a condition, no tags: it needs the type SQL92."),
+        ("new or paid", "'new or paid' is a condition, no tags: it needs the type SQL92."),
+        ("TAGS IN ('new', 'paid')", "'TAGS IN ('new', 'paid')' is a condition, no tags: it needs the type SQL92."),
+    ],
+)
+def test_tags_that_would_be_one_tag_that_no_message_has(expression: str, sentence: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        check_tags(expression)
+    assert str(raised.value) == sentence

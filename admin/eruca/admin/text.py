@@ -14,6 +14,7 @@ from datetime import datetime, tzinfo
 
 from eruca.admin.errors import BadValue
 from eruca.protocol.message import java_hash
+from eruca.protocol.subscription import check_tags
 from eruca.protocol.times import parse_time
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -115,6 +116,15 @@ def point_of_time(text: str) -> int:
         return parse_time(text, time.time_ns() // 1_000_000, _ZONE.get())
     except ValueError as error:
         raise BadValue(str(error)) from None
+
+
+def tag_expression(text: str) -> str:
+    """Tags of a subscription, ``*`` for all. Raises BadValue for what means something else than it seems to."""
+    try:
+        check_tags(text)
+    except ValueError as error:
+        raise BadValue(str(error)) from None
+    return text
 
 
 def map_text(table: Mapping[str, str]) -> str:

@@ -29,6 +29,7 @@ from eruca.client.errors import (
 from eruca.client.lifecycle import Startable
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
+from eruca.client.moments import LATEST
 from eruca.client.network import brokers
 from eruca.client.network.readiness import cluster_ready
 from eruca.client.network.routes import MASTER
@@ -47,7 +48,6 @@ QUERY_TIMEOUT: Final = 18.0
 TRIES: Final = 5
 """Attempts to create a topic on a broker."""
 READ_AND_WRITE: Final = 6
-LATEST: Final = 2**63 - 1
 NEW_TOPIC_QUEUES: Final = 4
 """Queues of a new topic on a broker (defaultTopicQueueNums of DefaultMQProducer in 4.9.7)."""
 IfExists = Literal["keep", "change", "error"]

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from numbers import Real
 from os import PathLike
 from types import UnionType
 from typing import Any, cast
 
 from eruca.client.errors import BadConfig, UsageError
+from eruca.client.moments import moment
 from eruca.protocol.queues import MessageQueue
 
 MAX_INT = 2**31 - 1
@@ -66,11 +66,10 @@ def check_number(name: str, value: object, least: int) -> int:
 
 def check_time(name: str, value: object) -> int:
     """Ms since 1970 of them or a datetime; one without a time zone is local time. Raises UsageError."""
-    if isinstance(value, datetime):
-        return int(value.timestamp() * 1000)
-    if not _is_whole(value, None):
-        raise UsageError(f"{name}={value!r}: a datetime or ms since 1970, a whole number, is expected.")
-    return operator.index(value)  # type: ignore[arg-type]
+    try:
+        return moment(value)
+    except ValueError as error:
+        raise UsageError(f"{name}={value!r}: {error}.") from None
 
 
 def check_wait(name: str, seconds: float) -> float:

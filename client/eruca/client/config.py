@@ -21,6 +21,7 @@ from typing import Any, Literal
 from eruca.client.compression import check_kind
 from eruca.client.environment import check_names, collected, converted
 from eruca.client.errors import BadConfig, BadName, NoNameserver
+from eruca.client.moments import moment
 from eruca.client.namespaces import check_namespace, namespace_of
 from eruca.protocol import names
 from eruca.protocol.compression import MAX_BODY, Kind
@@ -389,14 +390,15 @@ def check_start(start_from: StartFrom) -> str | int:
     """Where to begin: "first", "last", "end", or ms since 1970. Raises BadConfig."""
     if isinstance(start_from, str) and start_from in _STARTS:
         return _STARTS[start_from]
-    if isinstance(start_from, datetime):
-        return int(start_from.timestamp() * 1000)
-    if isinstance(start_from, int) and not isinstance(start_from, bool) and start_from >= 0:
-        return start_from
-    raise BadConfig(
-        f'start_from={start_from!r} is not allowed: "first" or "earliest", "last", "end" or "latest", a datetime or ms '
-        "since 1970"
-    )
+    if start_from is None or isinstance(start_from, str):
+        raise BadConfig(
+            f'start_from={start_from!r} is not allowed: "first" or "earliest", "last", "end" or "latest", a datetime '
+            "or ms since 1970"
+        )
+    try:
+        return moment(start_from)
+    except ValueError as error:
+        raise BadConfig(f"start_from={start_from!r} is not allowed: {error}") from None
 
 
 _STARTS: Mapping[str, str] = {

@@ -13,13 +13,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from eruca.client.admin_calls import LATEST
 from eruca.client.checks import check_time
 from eruca.client.config import ClientSettings, check_group, check_positive, check_text, check_topic
 from eruca.client.consuming.last_error import ERROR, TEXT, TRACEBACK, last_error_of
 from eruca.client.errors import BadConfig, ClientError, TopicNotFound, UsageError
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
+from eruca.client.moments import LATEST
 from eruca.client.outcomes import SendStatus
 from eruca.client.polling.pull_consumer import PullConsumer, PullStatus
 from eruca.client.producing.backoff import RETRY_BACKOFF

@@ -19,6 +19,7 @@ from eruca.client import serializers
 from eruca.client.compression import decompress
 from eruca.client.config import check_topic
 from eruca.client.errors import BadAnswer, BadMessage
+from eruca.client.moments import moment
 from eruca.client.namespaces import first_topic
 from eruca.client.serializers import CONTENT_TYPE, Reader, Serializer
 from eruca.protocol import names, properties_text
@@ -221,12 +222,12 @@ def _timer(level: int, delay: float | timedelta | None, deliver_at: int | dateti
     if level or (delay is not None and deliver_at is not None):
         raise BadMessage("a message takes one of delay_level, delay and deliver_at")
     if deliver_at is not None:
-        at = int(deliver_at.timestamp() * 1000) if isinstance(deliver_at, datetime) else deliver_at
-        if not isinstance(at, int) or at < 0:
-            raise BadMessage(f"deliver_at={deliver_at!r}: a datetime or ms since 1970 is expected")
-        return names.TIMER_DELIVER_MS, str(at)
+        try:
+            return names.TIMER_DELIVER_MS, str(moment(deliver_at))
+        except ValueError as error:
+            raise BadMessage(f"deliver_at={deliver_at!r}: {error}") from None
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    if not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < float("inf"):
         raise BadMessage(f"delay={delay!r}: 0 or more seconds, or a timedelta, is expected")
     return names.TIMER_DELAY_MS, str(round(seconds * 1000))
 
@@ -234,6 +235,8 @@ def _timer(level: int, delay: float | timedelta | None, deliver_at: int | dateti
 def _tags_text(tags: object) -> str:
     if not isinstance(tags, str):
         raise BadMessage(f"tags is of type {type(tags).__name__}: a text is expected")
+    if "||" in tags:
+        raise BadMessage(f"tags={tags!r}: a message has one tag; || stands between those of a subscription")
     return "\x02TAGS\x01" + tags
 
 

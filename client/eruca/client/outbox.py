@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Literal, Protocol, TypeVar
 
 from eruca.client.checks import check_kind, check_least
@@ -27,6 +27,7 @@ from eruca.client.errors import BadConfig, ClientError, StateError, UsageError
 from eruca.client.lifecycle import Startable
 from eruca.client.log import log
 from eruca.client.message import Message, check_message
+from eruca.client.moments import moment
 from eruca.client.outcomes import SendStatus
 from eruca.client.producing.producer import Producer
 
@@ -128,7 +129,7 @@ def _written(message: Message) -> str:
         "flag": message.flag,
         "delay_level": message.delay_level,
         "delay": delay.total_seconds() if isinstance(delay, timedelta) else delay,
-        "deliver_at": round(deliver_at.timestamp() * 1000) if isinstance(deliver_at, datetime) else deliver_at,
+        "deliver_at": None if deliver_at is None else moment(deliver_at),
         "wait_store": message.wait_store,
     }
     return json.dumps({name: value for name, value in fields.items() if value is not None})

@@ -100,7 +100,7 @@ class Backoff:
 
 
 def _is_seconds(value: object) -> bool:
-    return isinstance(value, int | float) and 0 <= value < float("inf")
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ A broker compares only the hashes of tags, so a few other messages pass; a clien
 the tags themselves.
 """
 
+import re
+
 from eruca.protocol.bodies.clients import SubscriptionData
 from eruca.protocol.message import java_hash
 
@@ -15,6 +17,7 @@ SQL92 = "SQL92"
 ALL = "*"
 
 _SEPARATOR = "||"
+_CONDITION = re.compile(r"[=<>]|\s(IS|IN|AND|OR|BETWEEN|CONTAINS|NOT)\s", re.IGNORECASE)
 _JAVA_BLANKS = "".join(map(chr, range(0x21)))
 
 
@@ -49,6 +52,24 @@ def build_subscription(
         tags_set=tags,
         code_set={java_hash(tag) for tag in tags},
     )
+
+
+def check_tags(expression: str | None) -> None:
+    """Raise ValueError for a tag expression that means something else than it seems to.
+
+    Brokers take a list with other separators, a pattern and a condition as one tag, which no
+    message has: for whoever writes an expression, never for one that was received.
+    """
+    if not expression or expression == ALL:
+        return
+    for tag in expression.split(_SEPARATOR):
+        if _CONDITION.search(tag):
+            raise ValueError(f"'{expression}' is a condition, no tags: it needs the type SQL92.")
+        if re.search("[|,]", tag):
+            right = " || ".join(filter(None, re.split(r"[|,\s]+", expression)))
+            raise ValueError(f"'{expression}' is one tag: tags are joined by two bars, '{right}'.")
+        if ALL in tag:
+            raise ValueError(f"'{expression}' is no pattern: name each tag, 'TagA || TagB', or use '*' alone for all.")
 
 
 def is_tag_type(expression_type: str | None) -> bool:

@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from eruca.client.moments import moment
 from eruca.protocol import names
 from eruca.protocol.compression import MAX_BODY
+from eruca.protocol.subscription import check_tags
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.offsets.positions import Positions, read_assignment, read_positions
 from eruca.spark_connector.option_parsers import (
@@ -63,8 +65,20 @@ def _offsets(text: str) -> str | Positions:
     return read_positions(_json(text), least=-2)
 
 
+def _tags(given: str) -> str:
+    check_tags(text(given))
+    return given
+
+
+def _timestamp(given: str) -> int:
+    return moment(milliseconds(given))
+
+
 def _timestamps(text: str) -> Positions:
-    return read_positions(_json(text), least=0)
+    positions = read_positions(_json(text), least=0)
+    for time in positions.values():
+        moment(time)
+    return positions
 
 
 def _pipeline(text: str) -> int:
@@ -94,11 +108,11 @@ class Options(access.Access):
     subscribe_pattern: str | None = option(_pattern, None)
     assign: Mapping[str, Mapping[str, tuple[int, ...]]] | None = option(_assignment, None)
     starting_offsets: Named | Positions = option(_offsets, "earliest")
-    starting_timestamp: int | None = option(milliseconds, None)
+    starting_timestamp: int | None = option(_timestamp, None)
     starting_offsets_by_timestamp: Positions | None = option(_timestamps, None)
     starting_offsets_by_timestamp_strategy: str = option(one_of("error", "latest"), "error")
     ending_offsets: Named | Positions = option(_offsets, "latest")
-    ending_timestamp: int | None = option(milliseconds, None)
+    ending_timestamp: int | None = option(_timestamp, None)
     ending_offsets_by_timestamp: Positions | None = option(_timestamps, None)
     max_offsets_per_trigger: int | None = option(number, None)
     min_offsets_per_trigger: int | None = option(number, None)
@@ -106,7 +120,7 @@ class Options(access.Access):
     min_partitions: int | None = option(number, None)
     max_partitions: int | None = option(number, None)
     fail_on_data_loss: bool = option(flag, True)
-    tags: str = option(text, "*")
+    tags: str = option(_tags, "*")
     sql_filter: str | None = option(text, None)
     create_pull_group: bool = option(flag, False)
     commit_group: str | None = option(group, None)

@@ -13,7 +13,7 @@ from eruca.admin.lookups import END, broker_address, offset_at, queues_and_broke
 from eruca.admin.messages import Pulled, body_of, message_id, pull, pulled_properties
 from eruca.admin.posix import Option
 from eruca.admin.results.messages import Message, TagCount, message_of
-from eruca.admin.text import map_text, point_of_time, shown
+from eruca.admin.text import map_text, point_of_time, shown, tag_expression
 from eruca.protocol import api
 from eruca.protocol.headers import offsets
 from eruca.protocol.names import TOOLS_GROUP
@@ -196,13 +196,14 @@ async def print_messages(job: Job) -> AsyncIterator[Shown]:
     """11 at all queues of the topic."""
     begin, end = _times(job, "b", "e")
     charset, with_body = job.text("c", "UTF-8"), job.truth("d", True)
+    expression = tag_expression(job.text("s", "*"))
     queues, addresses = await queues_and_brokers(job.admin, job.text("t"))
     for queue in queues:
         address = addresses[queue.broker_name]
         offset, last = await _interval(job, address, queue, begin, end)
         yield _said(job, f"minOffset={offset}, maxOffset={last}, {queue}")
         while offset < last:
-            pulled = await pull(job.admin, address, queue, offset, 32, expression=job.text("s", "*"))
+            pulled = await pull(job.admin, address, queue, offset, 32, expression=expression)
             offset = pulled.next_offset
             if pulled.status == "FOUND":
                 for each in _messages(job, queue, pulled, charset, with_body):
@@ -234,13 +235,14 @@ async def print_messages(job: Job) -> AsyncIterator[Shown]:
 async def print_queue(job: Job) -> AsyncIterator[Shown]:
     """11 at one queue."""
     begin, end = _times(job, "b", "e")
+    expression = tag_expression(job.text("s", "*"))
     _, addresses = await queues_and_brokers(job.admin, job.text("t"))
     queue = MessageQueue(job.text("t"), job.text("a"), job.number("i"))
     address = broker_address(addresses, queue.topic, queue.broker_name)
     offset, last = await _interval(job, address, queue, begin, end)
     counts: Counter[str] = Counter()
     while offset < last:
-        pulled = await pull(job.admin, address, queue, offset, 32, expression=job.text("s", "*"))
+        pulled = await pull(job.admin, address, queue, offset, 32, expression=expression)
         offset = pulled.next_offset
         if pulled.status != "FOUND":
             break

@@ -21,7 +21,7 @@ from eruca.admin.results.deliveries import Delivered, Delivery, Outgoing, from_j
 from eruca.admin.results.messages import Message, message_of
 from eruca.admin.results.stream import Stream, Wish
 from eruca.admin.standard_input import lines_of
-from eruca.admin.text import point_of_time
+from eruca.admin.text import point_of_time, tag_expression
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.names import KEYS, TAGS, dead_letter_topic
 from eruca.protocol.queues import MessageQueue
@@ -87,7 +87,7 @@ async def _wish(job: Job) -> Wish:
         most = LAST
     return Wish(
         topic=topic,
-        expression=job.text("sql") or job.text("s", "*"),
+        expression=job.text("sql") or tag_expression(job.text("s", "*")),
         expression_type="SQL92" if job.has("sql") else "TAG",
         key=job.maybe("k"),
         start=start,

@@ -49,7 +49,7 @@ from eruca.protocol.names import is_retry_topic
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
 from eruca.protocol.sql92 import compile_sql
-from eruca.protocol.subscription import SQL92, build_subscription
+from eruca.protocol.subscription import SQL92, build_subscription, check_tags, is_tag_type
 from eruca.remoting.clock import monotonic_ms, now_ms
 
 
@@ -293,7 +293,11 @@ def subscription_of(topic: str, expression: str, expression_type: str, version: 
     check_kind("expression", expression, str | None, 'a text such as "TagA || TagB"')
     check_kind("expression_type", expression_type, str | None, '"TAG" or "SQL92"')
     try:
-        if expression_type == SQL92 and expression:
+        if is_tag_type(expression_type):
+            check_tags(expression)
+        elif expression_type != SQL92:
+            raise UsageError(f'expression_type={expression_type!r}: "TAG" or "SQL92" is expected.')
+        elif expression:
             compile_sql(expression)
         return build_subscription(topic, expression, version=version, expression_type=expression_type)
     except ValueError as error:
