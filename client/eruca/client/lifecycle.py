@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
+from eruca.client.errors import StateError
+
 
 class Startable(ABC):
     """Starts at the beginning of ``async with`` and stops at its end, also after an error."""
@@ -34,6 +36,17 @@ class Startable(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+
+def not_running(kind: str, *, stopped: bool) -> StateError:
+    """The error of a call that needs a client at work; ``kind`` is "consumer" or "producer"."""
+    if stopped:
+        return StateError(f"The {kind} was stopped, and starts once only: make a new one to go on.")
+    if kind == "producer":
+        return StateError(
+            "The producer service state not OK: call start() or use `async with` first, or `with` in eruca.client.sync."
+        )
+    return StateError(f"The {kind} not running, please start it first.")
 
 
 def named(client: object) -> str:

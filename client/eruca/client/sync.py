@@ -28,6 +28,7 @@ from eruca.client.polling.pull_schedule import PullTaskContext
 from eruca.client.polling.queue_share import MessageQueueListener
 from eruca.client.producing import producer, transactions
 from eruca.client.rpc import Proxy, make_proxy
+from eruca.client.signals import ended_by_signal
 from eruca.client.watched_future import WatchedFuture
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting.loop_thread import LoopThread, PerProcess
@@ -472,7 +473,6 @@ class PushConsumer(_AdminCalls[push_consumer.PushConsumer]):
     suspend = _calling(push_consumer.PushConsumer.suspend)
     resume = _calling(push_consumer.PushConsumer.resume)
     unsubscribe = _calling(push_consumer.PushConsumer.unsubscribe)
-    wait = _waiting(push_consumer.PushConsumer.wait)
     positions = _calling(push_consumer.PushConsumer.positions)
     _subscribe = _calling(push_consumer.PushConsumer.subscribe)
 
@@ -480,6 +480,11 @@ class PushConsumer(_AdminCalls[push_consumer.PushConsumer]):
         """As the asynchronous ``subscribe``."""
         self._subscribe(topic, expression, expression_type=expression_type)
         return self
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """As the asynchronous ``wait``."""
+        with ended_by_signal(lambda: self._thread.submit(self._client.stop())):
+            return self._thread.run(self._client.wait(timeout))
 
     @property
     def queues(self) -> list[MessageQueue]:

@@ -271,7 +271,7 @@ async def test_what_started_is_stopped_when_another_cannot_start() -> None:
     app.consumer("Orders", "kitchen")(print)
     with pytest.raises(NameserverUnreachable):
         await app.start()
-    with pytest.raises(StateError, match="service state not OK"):
+    with pytest.raises(StateError, match="The producer was stopped"):
         _ = producer.session
     assert life == ["database open", "database closed"]
 

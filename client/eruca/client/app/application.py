@@ -17,7 +17,6 @@ from eruca.client import callbacks
 from eruca.client.app.dependencies import Overrides
 from eruca.client.app.groups import Consumers, Group, Subscription
 from eruca.client.app.handlers import OnBadBody
-from eruca.client.app.signals import until_signal
 from eruca.client.checks import check_wait
 from eruca.client.config import ClientSettings
 from eruca.client.consuming.arguments import ConsumerKeywords
@@ -30,6 +29,7 @@ from eruca.client.middleware import Middleware, check_middleware
 from eruca.client.network.events import DisconnectedListener, ErrorListener, EventListeners, ReconnectedListener
 from eruca.client.producing.options import ProducerKeywords
 from eruca.client.producing.producer import Producer
+from eruca.client.signals import ended_by_signal
 from eruca.remoting.loop import new_loop
 from eruca.remoting.loop_thread import LoopThread
 
@@ -322,7 +322,10 @@ class App(Startable):
             runner.run(self._serve(wait))
 
     async def _serve(self, wait: float | None) -> None:
-        async with until_signal() as ended:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        with ended_by_signal(lambda: loop.call_soon_threadsafe(ended.set), always=True) as possible:
+            if not possible:
+                raise UsageError("run() was called outside the main thread: use `async with app` there.")
             await self.start(wait=wait)
             try:
                 await ended.wait()

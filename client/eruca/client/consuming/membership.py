@@ -27,6 +27,7 @@ from eruca.client.consuming.orderly import Orderly
 from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.rebalance import QueueReader, R, Rebalance
 from eruca.client.errors import StateError, UsageError
+from eruca.client.lifecycle import not_running
 from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import Session
 from eruca.client.outcomes import Decision
@@ -104,7 +105,7 @@ class GroupMember(Generic[R]):
     def running_session(self) -> Session:
         """The session in use. Raises StateError before start, after stop, and in another event loop."""
         if self.session is None:
-            raise StateError("The consumer not running, please start it first.")
+            raise not_running("consumer", stopped=self.stopping)
         self.session.check_here()
         return self.session
 

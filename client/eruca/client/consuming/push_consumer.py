@@ -320,6 +320,9 @@ class PushConsumer(Client):
     async def wait(self, timeout: float | None = None) -> bool:
         """Return True when the consumer has stopped, False after ``timeout`` seconds: for programs that do no more.
 
+        In the main thread the first SIGTERM or Ctrl-C stops the consumer meanwhile, as ``stop`` does, and a second one
+        has its usual effect. A signal that the program handles itself stays the program's.
+
         Raises StateError before start, and UsageError.
         """
         return await self._engine.wait(timeout)

@@ -35,6 +35,7 @@ from eruca.client.consuming.runners import called_by
 from eruca.client.consuming.send_back import SendBack
 from eruca.client.errors import StateError, TopicNotFound, UsageError
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
+from eruca.client.lifecycle import not_running
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.middleware import Middleware, check_middleware
@@ -42,6 +43,7 @@ from eruca.client.network import brokers
 from eruca.client.network.session import Session
 from eruca.client.outcomes import Listener
 from eruca.client.producing.producer import Producer
+from eruca.client.signals import ended_by_signal
 from eruca.client.trace import MessageTrace
 from eruca.protocol import names
 from eruca.protocol.bodies import ConsumeType
@@ -315,15 +317,30 @@ class PushEngine:
         """As of PushConsumer."""
         member = self.membership
         if member.session is None and not member.stopping:
-            raise StateError("The consumer not running, please start it first.")
+            raise not_running("consumer", stopped=False)
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None if timeout is None else check_wait("timeout", timeout)):
-                return await self._stopped.wait()
+                with ended_by_signal(lambda: loop.call_soon_threadsafe(self.begin_to_stop)):
+                    await self._stopped.wait()
+                if member.leaving is not None:
+                    await asyncio.shield(member.leaving)
+                return True
         except TimeoutError:
             return False
 
+    def begin_to_stop(self) -> None:
+        """Begin what ``stop`` does, and wait for nothing."""
+        if self.membership.session is not None:
+            self.membership.stopping = True
+        if self.membership.stopping:
+            self._begin_to_leave()
+
+    def _begin_to_leave(self) -> asyncio.Task[None]:
+        return self.membership.leave(first=self._shut_down, last=self._close)
+
     async def _leave(self) -> None:
-        leaving, processing = self.membership.leave(first=self._shut_down, last=self._close), self.membership.processing
+        leaving, processing = self._begin_to_leave(), self.membership.processing
         assert processing is not None
         if called_by(processing.runner):
             return

@@ -48,6 +48,7 @@ from eruca.client.consuming.queue_puller import MessageFilter, PullOptions, Queu
 from eruca.client.consuming.rebalance_listener import QueuesListener
 from eruca.client.errors import StateError, TopicNotFound, UsageError
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
+from eruca.client.lifecycle import not_running
 from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
 from eruca.client.network.events import DisconnectedListener, ErrorListener, EventListeners, ReconnectedListener
@@ -426,7 +427,7 @@ class LitePullConsumer(Client):
         """For calls that a listener may make in its thread; ``or_leaving`` for those that on_revoked may make."""
         session = self._membership.session
         if session is None or self._assignment is None or (self._membership.stopping and not or_leaving):
-            raise StateError("The consumer not running, please start it first.")
+            raise not_running("consumer", stopped=self._membership.stopping)
         session.check_fork()
         return self._assignment
 

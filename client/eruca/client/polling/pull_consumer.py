@@ -24,6 +24,7 @@ from eruca.client.consuming.offset_store import OffsetStore
 from eruca.client.consuming.send_back import DEFAULT_MAX_RECONSUME_TIMES
 from eruca.client.errors import StateError, UsageError, translate
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
+from eruca.client.lifecycle import not_running
 from eruca.client.message import ReceivedMessage
 from eruca.client.namespaces import as_asked
 from eruca.client.network import brokers
@@ -272,7 +273,7 @@ class PullConsumer(Client):
     def session(self) -> Session:
         """The session in use. Raises StateError before start, after stop, and in another event loop."""
         if self._session is None:
-            raise StateError("The consumer not running, please start it first.")
+            raise not_running("consumer", stopped=self._stopped)
         self._session.check_here()
         return self._session
 

@@ -13,7 +13,6 @@ from asyncio import Future
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from threading import get_ident
-from typing import Final
 
 from eruca.client.admin_calls import Client
 from eruca.client.bounds import bounded, within
@@ -21,7 +20,7 @@ from eruca.client.compression import LARGE, compressor
 from eruca.client.config import ClientSettings, seconds_of
 from eruca.client.errors import CallTimeout, StateError
 from eruca.client.hooks import Hook, Hooks
-from eruca.client.lifecycle import named
+from eruca.client.lifecycle import named, not_running
 from eruca.client.log import log
 from eruca.client.message import AFTER_ID, Message, ReceivedMessage, check_message, check_numbers, text_after_id
 from eruca.client.network.identity import unique_keys
@@ -39,10 +38,6 @@ from eruca.client.selectors import Selector
 from eruca.client.trace import MessageTrace
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting.loop import fork_count
-
-NOT_STARTED: Final = (
-    "The producer service state not OK: call start() or use `async with` first, or `with` in eruca.client.sync."
-)
 
 
 class Producer(Client):
@@ -188,7 +183,7 @@ class Producer(Client):
         """The session in use. Raises StateError before start, after stop and elsewhere than its event loop."""
         session = self._session
         if session is None:
-            raise StateError(NOT_STARTED)
+            raise not_running("producer", stopped=self._stopped)
         # What check_here asks, without a call, as this is done for each send.
         if session.thread != get_ident() or not session.loop.is_running() or session.forks != fork_count():
             session.check_here()
@@ -469,5 +464,5 @@ class Producer(Client):
         """The sender in use. Raises StateError as ``session``."""
         sender = self._sender
         if self.session is None or sender is None:
-            raise StateError(NOT_STARTED)
+            raise not_running("producer", stopped=self._stopped)
         return sender
