@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 
 import pytest
@@ -119,6 +120,8 @@ def test_without_a_nameserver_the_sentence_says_what_to_set() -> None:
 def test_an_address_that_cannot_be_one(address: str) -> None:
     with pytest.raises(BadConfig, match=r"cannot be read: \"host:port\" is expected"):
         find_nameservers(address, {})
+    with pytest.raises(BadConfig, match=f'^NAMESRV_ADDR="{re.escape(address)}": the nameserver address'):
+        find_nameservers(None, {"NAMESRV_ADDR": address})
 
 
 def test_wrong_use_is_told_where_it_happens() -> None:

@@ -19,7 +19,7 @@ from types import UnionType
 from typing import Any, Literal
 
 from eruca.client.compression import check_kind
-from eruca.client.environment import check_names, collected, converted
+from eruca.client.environment import Variable, check_names, collected, converted, told_by_variable
 from eruca.client.errors import BadConfig, BadName, NoNameserver
 from eruca.client.moments import moment
 from eruca.client.namespaces import check_namespace, namespace_of
@@ -167,15 +167,24 @@ class ClientSettings:
         Raises BadConfig for a value that cannot be one, and for a variable that is nearly a known one.
         """
         variables = os.environ if environment is None else environment
-        values = collected(variables, prefix, _variables(), _SECRETS)
+        values, found = collected(variables, prefix, _variables(), _SECRETS, _MISTAKEN)
         if prefix == "ROCKETMQ_" and "nameserver" not in values and variables.get("NAMESRV_ADDR", "").strip():
             values["nameserver"] = variables["NAMESRV_ADDR"]
-        on = values.pop("tls on", None)
-        if on is not None and converted(_Switch, {"tls": on}).tls:
-            values.setdefault("tls", {})
-        elif on is not None and values.pop("tls", None):
-            raise BadConfig(f"{prefix}TLS is off, but other variables set TLS up: leave them out, or switch it on")
-        return cls.from_mapping(values)
+            found[("nameserver",)] = Variable("NAMESRV_ADDR", variables["NAMESRV_ADDR"])
+        keys = values.get("credentials", ("access_key", "secret_key"))
+        for key in ("access_key", "secret_key"):
+            if key not in keys:
+                given = next(found[place].name for place in found if place[0] == "credentials")
+                raise BadConfig(f"{prefix}{key.upper()} is missing: {given} alone is no account; set both, or neither")
+        try:
+            on = converted(_Switch, {"TLS": values.pop(_TLS_ON)}, prefix).TLS if _TLS_ON in values else None
+            if on:
+                values.setdefault("tls", {})
+            elif on is False and "tls" in values:
+                raise BadConfig(f"{prefix}TLS is off, but other variables set TLS up: leave them out, or switch it on")
+            return cls.from_mapping(values)
+        except BadConfig as error:
+            raise told_by_variable(error, found, cls.from_mapping) from None
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> ClientSettings:
@@ -257,12 +266,19 @@ class ClientSettings:
             )
 
 
+_TLS_ON = "tls on"
+"""The place of the switch among the values, while they are read."""
+
+
 @dataclass(frozen=True)
 class _Switch:
-    tls: bool
+    TLS: bool
 
 
 _SECRETS = ("ACCESS_KEY", "SECRET_KEY", "SECURITY_TOKEN", "TLS_KEY_PASSWORD")
+_MISTAKEN = dict.fromkeys(
+    ("NAMESERVER", "NAMESERVERS", "NAMESERVER_ADDR", "NAME_SERVER", "NAMESRV", "NAMESRVS"), "NAMESRV_ADDR"
+)
 
 
 def _variables() -> dict[str, tuple[str, ...]]:
@@ -272,7 +288,7 @@ def _variables() -> dict[str, tuple[str, ...]]:
         del names[outer.upper()]
         names |= {f"{before}{each.name.upper()}": (outer, each.name) for each in fields(kind)}
     del names["NAMESERVER"]
-    return {**names, "NAMESRV_ADDR": ("nameserver",), "TLS": ("tls on",)}
+    return {**names, "NAMESRV_ADDR": ("nameserver",), "TLS": (_TLS_ON,)}
 
 
 _KINDS: Mapping[str, tuple[type | UnionType, str]] = {
@@ -300,11 +316,11 @@ def find_nameservers(
     Raises NoNameserver when there are none and BadConfig for an address that cannot be one.
     """
     variables = os.environ if environment is None else environment
-    if not given:
-        given = next((variables[name] for name in NAMESERVER_VARIABLES if variables.get(name, "").strip()), None)
-    if not given:
-        raise NoNameserver()
-    addresses = read_addresses(given)
+    found = () if given else [each for each in NAMESERVER_VARIABLES if variables.get(each, "").strip()]
+    try:
+        addresses = read_addresses(variables[found[0]] if found else given or ())
+    except BadConfig as error:
+        raise BadConfig(f'{found[0]}="{variables[found[0]]}": {error}' if found else str(error)) from None
     if not addresses:
         raise NoNameserver()
     return addresses

@@ -1,21 +1,26 @@
 """Settings by name: from a mapping, such as a table of a TOML file, or from variables of the environment.
 
 Owns how variables become a mapping and how its texts become values of a dataclass's types, and the sentence about a
-name that nobody knows. Knows no setting. Invariant: an error names a setting and never shows its value, which may be a
-secret.
+name that nobody knows. Knows no setting. Invariant: an error names a setting or its variable, and never shows the value
+of one that may be a secret.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from eruca.client.errors import BadConfig
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 FILE = "_FILE"
 """The end of a variable's name whose value is the path of a file with the value, as of secrets of Docker."""
@@ -23,25 +28,42 @@ CLOSE = 0.8
 """How similar an unknown variable must be to a known one to count as a misspelt one; others are somebody else's."""
 
 
+Place = tuple[str, ...]
+"""The path of a setting in nested mappings."""
+
+
+class Variable(NamedTuple):
+    """Where a setting came from, and its text; None for a secret."""
+
+    name: str
+    text: str | None
+
+
 def collected(
-    environment: Mapping[str, str], prefix: str, names: Mapping[str, tuple[str, ...]], secrets: Collection[str]
-) -> dict[str, Any]:
-    """The values that variables with this prefix give, nested by the path of each name.
+    environment: Mapping[str, str],
+    prefix: str,
+    names: Mapping[str, Place],
+    secrets: Collection[str],
+    mistaken: Mapping[str, str],
+) -> tuple[dict[str, Any], dict[Place, Variable]]:
+    """The values that variables with this prefix give, nested by the path of each name, and their variables.
 
     Args:
         names: what follows the prefix, and the path of the setting.
         secrets: the names that may also come from a file, by a variable that ends with ``_FILE``.
+        mistaken: wrong names that people take for one of them.
 
     Raises BadConfig for a variable that is close to a known one but not it, and for a file that cannot be read.
     """
     known = {*names, *(f"{name}{FILE}" for name in secrets)}
     found: dict[str, Any] = {}
+    variables: dict[Place, Variable] = {}
     for variable in sorted(environment):
         name = variable.removeprefix(prefix)
         if name == variable or not environment[variable].strip():
             continue
         if name not in known:
-            close = nearest(name, known, CLOSE)
+            close = mistaken.get(name) or nearest(name, known, CLOSE)
             if close is not None:
                 raise BadConfig(f"the variable {variable} is not known: did you mean {prefix}{close}?")
             continue
@@ -51,12 +73,34 @@ def collected(
             if environment.get(prefix + name, "").strip():
                 raise BadConfig(f"{variable} and {prefix}{name} are both set: leave one of them out")
             value = _content(variable, value)
-        place = found
-        *outer, last = names[name]
-        for part in outer:
-            place = place.setdefault(part, {})
-        place[last] = value
-    return found
+        put(found, names[name], value)
+        variables[names[name]] = Variable(variable, None if name in secrets else value)
+    return found, variables
+
+
+def put(values: dict[str, Any], place: Place, value: object) -> dict[str, Any]:
+    """The mapping with one more value in it, nested by its path."""
+    within = values
+    *outer, last = place
+    for part in outer:
+        within = within.setdefault(part, {})
+    within[last] = value
+    return values
+
+
+def told_by_variable(
+    error: BadConfig, variables: Mapping[Place, Variable], read: Callable[[Mapping[str, Any]], object]
+) -> BadConfig:
+    """The error, with the variable and its text if that alone is wrong: ``read`` raises the same error for it."""
+    for place, variable in variables.items():
+        if variable.text is None:
+            continue
+        try:
+            read(put({}, place, variable.text))
+        except BadConfig as alone:
+            if str(alone) == str(error):
+                return BadConfig(f'{variable.name}="{variable.text}": {error}')
+    return error
 
 
 def _content(variable: str, path: str) -> str:
@@ -73,6 +117,9 @@ def converted(kind: type[T], values: Mapping[str, Any], where: str = "") -> T:
     """
     hints = get_type_hints(kind)
     check_names(values, hints, where)
+    for each in fields(kind):
+        if each.name not in values and each.default is each.default_factory is MISSING:
+            raise BadConfig(f"{where}{each.name} is missing")
     return kind(**{name: _converted(f"{where}{name}", value, hints[name]) for name, value in values.items()})
 
 
@@ -81,8 +128,22 @@ def _converted(name: str, value: Any, hint: Any) -> Any:
         return value  # a path may also be an object, which msgspec does not know
     try:
         return msgspec.convert(value, hint, strict=False)
-    except msgspec.ValidationError as error:  # its sentences name types and bounds, no values
-        raise BadConfig(f"{name} is not allowed: {str(error)[:1].lower()}{str(error)[1:]}") from None
+    except msgspec.ValidationError:
+        raise BadConfig(f"{name} is not allowed: {_expected(hint)} is expected") from None
+
+
+def _expected(hint: Any) -> str:
+    """What a type is for people."""
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(get_args(hint))}"
+    if get_origin(hint) is tuple:
+        return "a list of texts"
+    if get_args(hint):
+        return " or ".join(dict.fromkeys(_expected(each) for each in get_args(hint) if each is not NoneType))
+    return _KINDS[hint]
+
+
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
 def check_names(given: Iterable[str], known: Iterable[str], where: str = "") -> None:
