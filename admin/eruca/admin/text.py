@@ -14,6 +14,7 @@ from datetime import datetime, tzinfo
 
 from eruca.admin.errors import BadValue
 from eruca.protocol.message import java_hash
+from eruca.protocol.sql92 import compile_sql
 from eruca.protocol.subscription import check_tags
 from eruca.protocol.times import parse_time
 
@@ -122,6 +123,15 @@ def tag_expression(text: str) -> str:
     """Tags of a subscription, ``*`` for all. Raises BadValue for what means something else than it seems to."""
     try:
         check_tags(text)
+    except ValueError as error:
+        raise BadValue(str(error)) from None
+    return text
+
+
+def sql_condition(text: str) -> str:
+    """A condition in SQL92. Raises BadValue for a wrong one: a broker of Apache lets every message pass it."""
+    try:
+        compile_sql(text)
     except ValueError as error:
         raise BadValue(str(error)) from None
     return text

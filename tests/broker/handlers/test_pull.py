@@ -164,6 +164,12 @@ async def test_expressions_that_cannot_be_used(desk: Desk) -> None:
     answer = await desk.ask(PULL, pull(subscription="||"))
     assert (answer.code, answer.remark) == (23, "parse the consumer's subscription failed")
     assert (await desk.ask(PULL, pull(subscription="", expressionType="SQL92"))).code == 23
+    desk.config.enable_property_filter = True
+    desk.store("T", 0, 0)
+    for wrong in ("price >", "5", "a = NULL"):
+        answer = await desk.ask(PULL, pull(subscription=wrong, expressionType="SQL92"))
+        assert (answer.code, answer.body) == (23, b"")
+        assert f"The SQL92 expression '{wrong}' is wrong at position" in str(answer.remark)
     fields = pull()
     del fields["subVersion"]
     assert (await desk.ask(PULL, fields)).code == 1

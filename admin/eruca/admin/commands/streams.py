@@ -21,10 +21,11 @@ from eruca.admin.results.deliveries import Delivered, Delivery, Outgoing, from_j
 from eruca.admin.results.messages import Message, message_of
 from eruca.admin.results.stream import Stream, Wish
 from eruca.admin.standard_input import lines_of
-from eruca.admin.text import point_of_time, tag_expression
+from eruca.admin.text import point_of_time, sql_condition, tag_expression
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.names import KEYS, TAGS, dead_letter_topic
 from eruca.protocol.queues import MessageQueue
+from eruca.protocol.subscription import ALL, SQL92, TAG
 from eruca.remoting.clock import now_ms
 
 _TOPIC = Option("t", "topic", "name of the topic", required=True, kind="topic")
@@ -77,6 +78,8 @@ async def _wish(job: Job) -> Wish:
         raise BadValue(f"option -c takes a number of messages, 1 or more, not {most}")
     if job.has("s") and job.has("sql"):
         raise BadValue("give one of -s and --sql")
+    kind = SQL92 if job.has("sql") else TAG
+    expression = sql_condition(job.text("sql")) if job.has("sql") else tag_expression(job.text("s", ALL))
     end = None if until is None else point_of_time(until)
     if end is not None and job.has("follow"):
         raise BadValue("give one of --follow and --until")
@@ -87,8 +90,8 @@ async def _wish(job: Job) -> Wish:
         most = LAST
     return Wish(
         topic=topic,
-        expression=job.text("sql") or tag_expression(job.text("s", "*")),
-        expression_type="SQL92" if job.has("sql") else "TAG",
+        expression=expression,
+        expression_type=kind,
         key=job.maybe("k"),
         start=start,
         until=end,

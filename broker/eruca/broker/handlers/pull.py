@@ -6,7 +6,6 @@ answered once; a held pull occupies nothing but its hold.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from time import monotonic
 from typing import NamedTuple
 
@@ -249,7 +248,10 @@ def _matcher(broker: Broker, ask: PullMessage, subscription: SubscriptionData) -
 
 
 def _by_expression(broker: Broker, ask: PullMessage, subscription: SubscriptionData) -> Matcher:
-    """The matcher of the pull's expression, which matches everything if it is invalid, or of the registered one."""
+    """The matcher of the pull's expression, or of the registered one.
+
+    An expression that is wrong is refused (23), as a check of it is (46): 4.9.7 lets every message pass it.
+    """
     given = ask.sys_flag & SUBSCRIPTION
     known = None if given else broker.filters.get(ask.topic, ask.consumer_group)
     if not given and known is None:
@@ -266,14 +268,7 @@ def _by_expression(broker: Broker, ask: PullMessage, subscription: SubscriptionD
     try:
         return matchers.by_expression(compile_sql(subscription.sub_string or ""))
     except Sql92Error as error:
-        _warn_ignored(ask.consumer_group, ask.topic, str(error))
-        return matchers.EVERYTHING
-
-
-@lru_cache(maxsize=256)
-def _warn_ignored(group: str, topic: str, reason: str) -> None:
-    """Log an ignored expression once, not with every pull."""
-    log.warning("expression_ignored", group=group, topic=topic, reason=reason)
+        raise Refused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
 
 
 # ---------------------------------------------------------------------- answers
