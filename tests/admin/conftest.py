@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -141,7 +142,14 @@ class Lab:
 
 @pytest.fixture
 async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
-    config = BrokerConfig(broker_name="broker-a")
+    async with running_lab(tmp_path) as lab:
+        yield lab
+
+
+@asynccontextmanager
+async def running_lab(tmp_path: Path, *, makes_topics: bool = True) -> AsyncIterator[Lab]:
+    """A lab in this folder, whose broker creates topics that are sent to, or not."""
+    config = BrokerConfig(broker_name="broker-a", auto_create_topic_enable=makes_topics)
     config.store.mapped_file_size_commit_log = 1 << 20
     config.store.max_hash_slot_num = 128
     config.store.max_index_num = 512

@@ -177,9 +177,6 @@ async def test_an_unknown_command_fails() -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (("topicList",), "no nameserver is known: name one with -n host:port or set NAMESRV_ADDR"),
-        (("getNamesrvConfig",), "no nameserver is known: name one with -n host:port or set NAMESRV_ADDR"),
-        (("topicList", "-n", "127.0.0.1:1"), "connect to <127.0.0.1:1> failed: Connection refused"),
         (("sendMessage", "-t", "T", "-p", "x", "-i", "1"), "Broker name must be set if the queue is chosen!"),
         (("consumeMessage", "-t", "T", "-i", "1"), "Please set the brokerName before queueId!"),
         (("consumeMessage", "-t", "T", "-b", "b", "-o", "1"), "Please set queueId before offset!"),
@@ -187,6 +184,20 @@ async def test_an_unknown_command_fails() -> None:
         (("consumeMessage", "-t", "T", "-s", "9999999999999"), "Please set the beginTimestamp before now!"),
         (("consumeMessage", "-t", "T", "-s", "9", "-e", "8"), "less than or equal to the endTimestamp"),
         (("queryMsgById", "-i", "nonsense"), "a message id has 32 or 56 hexadecimal digits, not 'nonsense'"),
+    ],
+)
+async def test_a_value_that_nobody_can_mean_is_said_in_one_line(line: tuple[str, ...], words: str) -> None:
+    status, out, err = await mqadmin(*line)
+    assert (status, out) == (2, "")
+    assert err.startswith(f"mqadmin {line[0]}: ") and words in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (("topicList",), "no nameserver is known: name one with -n host:port or set NAMESRV_ADDR"),
+        (("getNamesrvConfig",), "no nameserver is known: name one with -n host:port or set NAMESRV_ADDR"),
+        (("topicList", "-n", "127.0.0.1:1"), "connect to <127.0.0.1:1> failed: Connection refused"),
     ],
 )
 async def test_what_cannot_be_done_is_said_in_one_line(line: tuple[str, ...], words: str) -> None:

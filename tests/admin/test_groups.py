@@ -76,7 +76,7 @@ async def test_a_group_without_members_or_without_trace(lab: Lab) -> None:
     await lab.done("updateTopic", "-b", lab.broker, "-t", "%RETRY%G", "-r", "1", "-w", "1")
     offline = await lab.mqadmin("consumerConnection", "-g", "G")
     assert (offline.status, offline.err) == (
-        1,
+        4,
         f"mqadmin consumerConnection: the consumer group[G] not online (code 206 from {lab.broker})\n",
     )
     unknown = await lab.mqadmin("consumerConnection", "-g", "H")
@@ -151,7 +151,7 @@ async def test_what_members_are_doing(lab: Lab, tmp_path: Path, monkeypatch: pyt
     assert f"{'T':<32}  {'broker-a':<32}  0     5                   \n" in one.out
     assert "ProcessQueueInfo [commitOffset=5, cachedMsgMinOffset=0, " in one.out
     absent = await lab.mqadmin("consumerStatus", "-g", "G", "-i", "nobody")
-    assert (absent.status, "The Consumer <G> <nobody> not online" in absent.err) == (1, True)
+    assert (absent.status, "The Consumer <G> <nobody> not online" in absent.err) == (4, True)
 
 
 async def test_lag_and_traffic(lab: Lab) -> None:

@@ -107,7 +107,7 @@ async def test_a_cluster_that_is_away_or_hangs(name: str, hung: str, tmp_path: P
         (["cheat", "nothing of that kind"], Status.NOT_FOUND),
         (["context", "use", "nowhere"], Status.NOT_FOUND),
         (["topicStatus", "-t", "Half"], Status.PARTIAL),
-        (["topicRoute", "-t", "Nothing"], Status.FAILED),
+        (["topicRoute", "-t", "Nothing"], Status.NOT_FOUND),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

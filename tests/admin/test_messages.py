@@ -47,7 +47,7 @@ async def test_a_message_is_sent_to_any_queue_or_to_one(lab: Lab) -> None:
     one = await lab.done("sendMessage", "-t", "T", "-p", "hello", "-b", "broker-a", "-i", "1")
     assert one.rows[1][:3] == ["broker-a", "1", "SEND_OK"]
     wrong = await lab.mqadmin("sendMessage", "-t", "T", "-p", "hello", "-b", "nobody", "-i", "1")
-    assert (wrong.status, "no master on broker nobody; its brokers: broker-a" in wrong.err) == (1, True)
+    assert (wrong.status, "no master on broker nobody; its brokers: broker-a" in wrong.err) == (4, True)
     outside = await lab.mqadmin("sendMessage", "-t", "T", "-p", "hello", "-b", "broker-a", "-i", "7")
     assert (outside.status, "request queueId[7] is illegal" in outside.err) == (1, True)
 
@@ -110,7 +110,7 @@ async def test_messages_of_a_topic_are_printed(lab: Lab) -> None:
     counted = await lab.done("printMsgByQueue", "-t", "T", "-a", "broker-a", "-i", "0", "-f", "true")
     assert counted.out == f"Tag: {'TagA':<30} Count: 1\n"
     wrong = await lab.mqadmin("printMsg", "-t", "T", "-c", "no-such-charset")
-    assert (wrong.status, "there is no charset no-such-charset" in wrong.err) == (1, True)
+    assert (wrong.status, "there is no charset no-such-charset" in wrong.err) == (2, True)
 
 
 async def test_a_message_is_found_by_every_id(lab: Lab, bodies: Path) -> None:
@@ -136,9 +136,9 @@ async def test_what_is_not_found_is_said(lab: Lab) -> None:
     for line, status, words in (
         (("queryMsgByKey", "-t", "T", "-k", "none"), 4, "no message of topic T has the key none"),
         (("queryMsgByUniqueKey", "-t", "T", "-i", "AB"), 4, "no message of topic T has the id AB"),
-        (("queryMsgByOffset", "-t", "T", "-b", "broker-a", "-i", "0", "-o", "7"), 1, "its offsets are 0 to 0"),
-        (("queryMsgByOffset", "-t", "T", "-b", "other", "-i", "0", "-o", "0"), 1, "T is not on broker other"),
-        (("queryCq", "-t", "T", "-q", "0", "-i", "7"), 1, "Index 7 of 0@T is not exist!"),
+        (("queryMsgByOffset", "-t", "T", "-b", "broker-a", "-i", "0", "-o", "7"), 4, "its offsets are 0 to 0"),
+        (("queryMsgByOffset", "-t", "T", "-b", "other", "-i", "0", "-o", "0"), 4, "T is not on broker other"),
+        (("queryCq", "-t", "T", "-q", "0", "-i", "7"), 4, "Index 7 of 0@T is not exist!"),
     ):
         done = await lab.mqadmin(*line)
         assert (done.status, done.out, words in done.err) == (status, "", True), done
@@ -256,7 +256,7 @@ async def test_every_broker_is_timed(lab: Lab) -> None:
     await asyncio.gather(rounds, return_exceptions=True)
     assert re.fullmatch(r"\d{4}-\d\d-\d\d [\d:]{8}\|room\|DefaultCluster\|broker-a\|\d+\n", out.getvalue())
     unknown = await lab.mqadmin("clusterRT", "-c", "Nowhere")
-    assert (unknown.status, unknown.err) == (1, "mqadmin clusterRT: cluster [Nowhere] not exist\n")
+    assert (unknown.status, unknown.err) == (4, "mqadmin clusterRT: cluster [Nowhere] not exist\n")
 
 
 async def test_the_trace_of_a_message(lab: Lab) -> None:

@@ -251,7 +251,7 @@ async def test_a_group_that_nobody_knows_is_not_found(lab: Lab) -> None:
 
 async def test_a_topic_that_does_not_exist(lab: Lab) -> None:
     gone = await lab.mqadmin("resetOffsetByTime", "-g", "G", "-t", "Nope", "-s", "now")
-    assert (gone.status, "No topic route info in name server for the topic: Nope" in gone.err) == (1, True)
+    assert (gone.status, "No topic route info in name server for the topic: Nope" in gone.err) == (4, True)
 
 
 # ------------------------------------------------------------------ before and after

@@ -24,6 +24,7 @@ READS = {
     "getConsumerConfig": ["-g", "g"],
     "exportMetrics": ["-c", "DefaultCluster", "-f", "FOLDER"],
     "queryMsgByKey": ["-t", "T", "-k", "key"],
+    "producerConnection": ["-g", "p", "-t", "T"],
 }
 """Calls that ask every broker; a blank tells two of one command apart."""
 
@@ -40,6 +41,7 @@ async def silent(request: pytest.FixtureRequest, lab: Lab) -> AsyncIterator[str]
     await lab.topic("T")
     await lab.send("T", "one", "two", keys="key")
     await lab.member("g", "T")
+    await lab.producer("p")
     await lab.commit("g", "T", 1)
     topics = [TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1) for name in ("T", "%RETRY%g")]
     await lab.register("broker-b", address, *topics)

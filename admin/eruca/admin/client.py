@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
 
-from eruca.admin.errors import AdminError, BadValue, NoAnswer, Partial, PeerRefused, TimedOut, UnknownGroup
+from eruca.admin.errors import AdminError, BadValue, NoAnswer, NotFound, Partial, PeerRefused, TimedOut, UnknownGroup
 from eruca.admin.text import nearest
 from eruca.protocol import api
 from eruca.protocol.api import Endpoint
@@ -281,30 +281,30 @@ class Admin:
         return ClusterInfo.decode((await self.call_nameserver(api.GET_BROKER_CLUSTER_INFO)).body)
 
     async def brokers_in(self, cluster: str) -> list[BrokerData]:
-        """The brokers of a cluster, by name. Raises AdminError for an unknown cluster."""
+        """The brokers of a cluster, by name. Raises NotFound for an unknown cluster."""
         info = await self.clusters()
         names = info.cluster_addr_table.get(cluster)
         if names is None:
             known = ", ".join(sorted(info.cluster_addr_table)) or "none"
-            raise AdminError(f"there is no cluster {cluster}; the nameserver knows: {known}")
+            raise NotFound(f"there is no cluster {cluster}; the nameserver knows: {known}")
         return [info.broker_addr_table[name] for name in sorted(names) if name in info.broker_addr_table]
 
     async def masters(self, cluster: str) -> list[str]:
-        """The addresses of the masters of a cluster. Raises AdminError for an unknown cluster."""
+        """The addresses of the masters of a cluster. Raises NotFound for an unknown cluster."""
         return [address for broker in await self.brokers_in(cluster) if (address := broker.master())]
 
     async def addresses(self, cluster: str) -> list[str]:
-        """The addresses of the masters and slaves of a cluster. Raises AdminError for an unknown cluster."""
+        """The addresses of the masters and slaves of a cluster. Raises NotFound for an unknown cluster."""
         return [
             address for broker in await self.brokers_in(cluster) for _, address in sorted(broker.broker_addrs.items())
         ]
 
     async def broker_name_at(self, address: str) -> str:
-        """The name of the broker that has an address. Raises AdminError when no broker has it."""
+        """The name of the broker that has an address. Raises NotFound when no broker has it."""
         for broker in (await self.clusters()).broker_addr_table.values():
             if address in broker.broker_addrs.values():
                 return broker.broker_name
-        raise AdminError(f"the nameserver knows no broker at {address}")
+        raise NotFound(f"the nameserver knows no broker at {address}")
 
     async def runtime(self, address: str) -> dict[str, str]:
         """The runtime info of a broker."""

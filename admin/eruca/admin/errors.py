@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
-from typing import ClassVar, Final
+from typing import Final
+
+from eruca.protocol.codes import ResponseCode
 
 
 class Status(IntEnum):
@@ -40,13 +43,30 @@ MEANINGS: Final = {
 class AdminError(Exception):
     """A command failed; the message is one sentence that says what to do."""
 
-    status: ClassVar[Status] = Status.FAILED
+    status = Status.FAILED
+
+
+_NOT_THERE: Final = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.QUERY_NOT_FOUND,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        ResponseCode.CONSUMER_NOT_ONLINE,
+    }
+)
+"""Codes by which a peer says that what was asked for is not there."""
+_NOT_THERE_WORDS: Final = re.compile(
+    r"can not find message|the producer group\[.*\] not exist|The Consumer .* not online"
+)
+"""The beginnings of remarks by which brokers say the same with SYSTEM_ERROR (4.9.7)."""
 
 
 class PeerRefused(AdminError):
     """A broker or nameserver refused with this ``code`` and ``remark``."""
 
     def __init__(self, code: int, remark: str, address: str) -> None:
+        if code in _NOT_THERE or (code == ResponseCode.SYSTEM_ERROR and _NOT_THERE_WORDS.match(remark)):
+            self.status = Status.NOT_FOUND
         self.code = code
         self.remark = remark
         self.address = address
@@ -55,7 +75,7 @@ class PeerRefused(AdminError):
 
 
 class UnknownGroup(PeerRefused):
-    """There is no consumer group of this name, or none that has ever had a member."""
+    """There is no group of this name, or none that has ever had a member."""
 
     status = Status.NOT_FOUND
 

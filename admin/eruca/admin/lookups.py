@@ -133,14 +133,14 @@ async def queues_and_brokers(admin: Admin, topic: str) -> tuple[list[MessageQueu
 
 
 def broker_address(addresses: dict[str, str], topic: str, name: str) -> str:
-    """The address of a broker by name. Raises AdminError when the topic is not there."""
+    """The address of a broker by name. Raises NotFound when the topic is not there."""
     if name not in addresses:
-        raise AdminError(f"topic {topic} is not on broker {name}; its brokers: {', '.join(sorted(addresses))}")
+        raise NotFound(f"topic {topic} is not on broker {name}; its brokers: {', '.join(sorted(addresses))}")
     return addresses[name]
 
 
 async def topics_in(admin: Admin, cluster: str) -> list[str]:
-    """The topics of a cluster that users made (224). Raises AdminError for an unknown cluster."""
+    """The topics of a cluster that users made (224). Raises NotFound for an unknown cluster."""
     await admin.brokers_in(cluster)
     answer = await admin.call_nameserver(api.GET_TOPICS_BY_CLUSTER, routes.OfCluster(cluster=cluster))
     names = TopicList.decode(answer.body).topic_list

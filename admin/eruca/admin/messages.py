@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from eruca.admin.client import HEAVY, Admin, some_address
-from eruca.admin.errors import AdminError, NoAnswer, PeerRefused
+from eruca.admin.errors import AdminError, BadValue, NoAnswer, NotFound, PeerRefused
 from eruca.admin.lookups import Asked, ask_each
 from eruca.protocol import api
 from eruca.protocol.bodies import PERM_WRITE, TopicRouteData
@@ -116,7 +116,7 @@ async def choose_queue(admin: Admin, topic: str, broker: str | None, queue_id: i
         master = next((each.master() for each in route.broker_datas if each.broker_name == broker), None)
         if master is None:
             names = ", ".join(each.broker_name for each in route.broker_datas)
-            raise AdminError(f"topic {topic} has no master on broker {broker}; its brokers: {names}")
+            raise NotFound(f"topic {topic} has no master on broker {broker}; its brokers: {names}")
         return MessageQueue(topic, broker, queue_id), master
     return random.choice(list((await writable_queues(admin, topic)).items()))
 
@@ -219,12 +219,15 @@ def message_id(record: Record) -> str:
 
 
 async def view(admin: Admin, offset_id: str) -> Record:
-    """The message with an offset message id, from the broker in that id. Raises NoAnswer if no broker is there."""
+    """The message with an offset message id, from the broker in that id.
+
+    Raises BadValue for what is no id, NoAnswer if no broker is there, and PeerRefused if it has no message there.
+    """
     try:
         host, offset = parse_offset_message_id(offset_id)
         address = host_text(host)
     except ProtocolError as error:
-        raise AdminError(str(error)) from None
+        raise BadValue(str(error)) from None
     port = address.rpartition(":")[2]
     if not 0 < int(port) < 65536:
         raise NoAnswer(f"it has no port of a broker, but {port}")

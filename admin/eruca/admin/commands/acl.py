@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from eruca.admin.command import BROKER, CLUSTER, Job, Shown, command, either
-from eruca.admin.errors import AdminError, PeerRefused
+from eruca.admin.errors import AdminError, BadValue, PeerRefused
 from eruca.admin.posix import Option
 from eruca.admin.results.access import AccessFile, Account, access_files, account_of
 from eruca.admin.results.acts import Act
@@ -75,7 +75,7 @@ async def update_account(job: Job) -> AsyncIterator[Shown]:
         admin=job.truth("m", False),
     )
     if not request.access_key or not request.secret_key:
-        raise AdminError("an account needs a name (-a) and a secret (-s)")
+        raise BadValue("an account needs a name (-a) and a secret (-s)")
     for address in await _targets(job):
         await _call(job, address, api.UPDATE_AND_CREATE_ACL_CONFIG, request)
         act = Act(action="put", kind="account", name=request.access_key, place=address)

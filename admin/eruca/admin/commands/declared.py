@@ -11,7 +11,7 @@ import msgspec
 from eruca.admin.client import Admin
 from eruca.admin.command import Job, Shown, agree_to_deletion, command
 from eruca.admin.commands.topic import put_order
-from eruca.admin.errors import AdminError, Status
+from eruca.admin.errors import AdminError, BadValue, Status
 from eruca.admin.lookups import ask_each, create_topic
 from eruca.admin.posix import Option
 from eruca.admin.results import declared as found
@@ -120,7 +120,7 @@ async def _masters(job: Job) -> dict[str, str]:
     if cluster is None:
         known = sorted((await job.admin.clusters()).cluster_addr_table)
         if len(known) != 1:
-            raise AdminError(f"give the cluster with -c; the nameserver knows: {', '.join(known) or 'none'}")
+            raise BadValue(f"give the cluster with -c; the nameserver knows: {', '.join(known) or 'none'}")
         cluster = known[0]
     masters = {}
     for broker in await job.admin.brokers_in(cluster):

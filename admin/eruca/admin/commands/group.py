@@ -204,7 +204,7 @@ async def consumer_connection(job: Job) -> Shown:
     results=(found.ProducerMembers,),
 )
 async def producer_connection(job: Job) -> Shown:
-    """204 at a broker of the topic."""
+    """204 at each broker of the topic."""
     result = await found.producer_members(job.admin, job.text("g"), job.text("t"))
 
     def apache() -> None:

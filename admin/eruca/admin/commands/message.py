@@ -10,7 +10,7 @@ from pathlib import Path
 
 from eruca.admin.client import HEAVY
 from eruca.admin.command import TOPIC, Job, Shown, command
-from eruca.admin.errors import AdminError, NoAnswer, NotFound
+from eruca.admin.errors import AdminError, BadValue, NoAnswer, NotFound
 from eruca.admin.lookups import ask_each, broker_address, queues_and_brokers, topics_in
 from eruca.admin.messages import (
     body_of,
@@ -65,7 +65,7 @@ _MEMBER = Option("d", "clientId", "with -g: the member that consumes it", kind="
 async def send_message(job: Job) -> Shown:
     """310 to the queue named, or to any of the topic."""
     if job.has("i") and not job.has("b"):
-        raise AdminError("Broker name must be set if the queue is chosen!")
+        raise BadValue("Broker name must be set if the queue is chosen!")
     queue_id = job.number("i") if job.has("i") else None
     queue, address = await choose_queue(job.admin, job.text("t"), job.maybe("b"), queue_id)
     properties = message_properties(job.maybe("c"), job.maybe("k"))
@@ -278,7 +278,7 @@ async def query_by_offset(job: Job) -> Shown:
     queue = MessageQueue(topic, job.text("b"), job.number("i"))
     pulled = await pull(job.admin, broker_address(addresses, topic, queue.broker_name), queue, offset, 1)
     if not pulled.records:
-        raise AdminError(
+        raise NotFound(
             f"{queue} has no message at offset {offset}: its offsets are {pulled.min_offset} to {pulled.max_offset - 1}"
         )
     record = pulled.records[0]
@@ -309,7 +309,7 @@ async def query_consume_queue(job: Job) -> Shown:
     )
     answer = await job.admin.call(address, api.QUERY_CONSUME_QUEUE, request)
     if not answer.body:
-        raise AdminError(answer.remark or f"the queue has no unit {index}")
+        raise NotFound(answer.remark or f"the queue has no unit {index}")
     found = QueryConsumeQueueResponseBody.decode(answer.body)
     return Shown(_units(found, index), partial(_print_units, job, found, index))
 

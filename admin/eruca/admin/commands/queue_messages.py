@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from functools import partial
 
 from eruca.admin.command import TOPIC, Job, Shown, command
-from eruca.admin.errors import AdminError
+from eruca.admin.errors import BadValue
 from eruca.admin.lookups import END, broker_address, offset_at, queues_and_brokers
 from eruca.admin.messages import Pulled, body_of, message_id, pull, pulled_properties
 from eruca.admin.posix import Option
@@ -57,17 +57,17 @@ async def consume_message(job: Job) -> AsyncIterator[Shown]:
     """11 at one queue or at all queues of the topic, without a subscription of a group."""
     most = job.number("c", 128)
     if most <= 0:
-        raise AdminError("Please input a positive messageNumber!")
+        raise BadValue("Please input a positive messageNumber!")
     if job.has("i") and not job.has("b"):
-        raise AdminError("Please set the brokerName before queueId!")
+        raise BadValue("Please set the brokerName before queueId!")
     if job.has("o") and not job.has("i"):
-        raise AdminError("Please set queueId before offset!")
+        raise BadValue("Please set queueId before offset!")
     begin, end = _times(job, "s", "e")
     now = time.time_ns() // 1_000_000
     if begin > now or end > now:
-        raise AdminError(f"Please set the {'beginTimestamp' if begin > now else 'endTimestamp'} before now!")
+        raise BadValue(f"Please set the {'beginTimestamp' if begin > now else 'endTimestamp'} before now!")
     if end and begin > end:
-        raise AdminError("Please make sure that the beginTimestamp is less than or equal to the endTimestamp")
+        raise BadValue("Please make sure that the beginTimestamp is less than or equal to the endTimestamp")
     consume = _consume_queue if job.has("i") else _consume_all
     async for each in consume(job, most, begin, end):
         yield each
@@ -153,7 +153,7 @@ def _decoded(body: bytes, charset: str) -> str:
     try:
         return body.decode(charset, "replace")
     except LookupError:
-        raise AdminError(f"there is no charset {charset}") from None
+        raise BadValue(f"there is no charset {charset}") from None
 
 
 def message_text(record: Record, body: bytes, queue: MessageQueue, pulled: Pulled) -> str:

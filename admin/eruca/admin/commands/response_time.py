@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from eruca.admin.command import TOPIC, Job, Shown, command
-from eruca.admin.errors import AdminError
+from eruca.admin.errors import AdminError, NotFound
 from eruca.admin.messages import choose_queue, send, writable_queues
 from eruca.admin.posix import Option
 from eruca.admin.results.answer import Moment
@@ -103,7 +103,7 @@ async def cluster_send_time(job: Job) -> AsyncIterator[Shown]:
         table = (await job.admin.clusters()).cluster_addr_table
         wanted = job.text("c")
         if wanted and wanted not in table:
-            raise AdminError(f"cluster [{wanted}] not exist")
+            raise NotFound(f"cluster [{wanted}] not exist")
         for cluster in [wanted] if wanted else table:
             for broker in sorted(table[cluster]):
                 result = await _round(job, cluster, broker)

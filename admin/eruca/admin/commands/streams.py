@@ -189,6 +189,8 @@ async def move(job: Job) -> Shown:
     admin: Admin = job.admin
     settings = ClientSettings(nameserver=tuple(admin.nameservers), credentials=admin.credentials, tls=admin.tls)
     letters = 0
+    if dead_letter_topic(group) not in await admin.all_topics():
+        await admin.route_of_group(group)  # which says what is true of a group that nobody knows
     try:
         if job.has("dry-run"):
             chosen = dead_letters(group, topic=job.maybe("t"), begin=begin, end=end, settings=settings)

@@ -22,7 +22,7 @@ from eruca.admin.command import (
     either,
     first_of,
 )
-from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused, Status, UsageError
+from eruca.admin.errors import BadValue, NotFound, PeerRefused, Status, UsageError
 from eruca.admin.lookups import ask_each, create_topic, online, readable_queues, running_infos
 from eruca.admin.posix import Option
 from eruca.admin.results import topics as found
@@ -198,7 +198,7 @@ async def update_topic_perm(job: Job) -> AsyncIterator[Shown]:
                 yield _permitted(job, config, olds.get(names[master], 0), master)
         return
     if address not in names:
-        raise AdminError("updateTopicPerm error broker not exit or broker is not master!.")
+        raise NotFound("updateTopicPerm error broker not exit or broker is not master!.")
     old = olds.get(names[address], 0)
     if old == perm:
         yield Shown(None, partial(job.line, "new perm equals to the old one!"))

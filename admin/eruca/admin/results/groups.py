@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eruca.admin.client import Admin, some_address
-from eruca.admin.errors import NotFound
+from eruca.admin.errors import NotFound, PeerRefused, Status, UnknownGroup
 from eruca.admin.lookups import ask_each, online
 from eruca.admin.results.answer import Result, Table, errors_of
 from eruca.admin.text import nearest
@@ -75,12 +75,30 @@ class ProducerMembers(Table[Member], frozen=True, kw_only=True, rename="camel"):
 
 
 async def producer_members(admin: Admin, group: str, topic: str) -> ProducerMembers:
-    """The members of a producer group, by 204 at a broker of a topic."""
-    _, address = (await admin.brokers_of(topic))[0]
+    """The members of a producer group, by 204 at each broker of a topic. Raises UnknownGroup where none knows it."""
+    brokers = await admin.brokers_of(topic)
+    asked = await ask_each({name: _producers_at(admin, address, group) for name, address in brokers})
+    found = {each.client_id: each for there in asked.answers.values() for each in there}
+    if not found:
+        for error in sorted(asked.errors.values(), key=lambda error: isinstance(error, UnknownGroup)):
+            raise error
+    silent = {name: error for name, error in asked.errors.items() if not isinstance(error, UnknownGroup)}
+    return ProducerMembers(
+        group=group,
+        items=[_member(each) for each in found.values()],
+        errors=errors_of(silent, "members that only it knows are missing"),
+    )
+
+
+async def _producers_at(admin: Admin, address: str, group: str) -> list[Connection]:
     request = clients.OfProducerGroup(producer_group=group)
-    answer = await admin.call(address, api.GET_PRODUCER_CONNECTION_LIST, request)
-    found = ProducerConnection.decode(answer.body).connection_set
-    return ProducerMembers(group=group, items=[_member(each) for each in found])
+    try:
+        answer = await admin.call(address, api.GET_PRODUCER_CONNECTION_LIST, request)
+    except PeerRefused as refused:
+        if refused.status != Status.NOT_FOUND:
+            raise
+        raise UnknownGroup(refused.code, refused.remark, address) from None
+    return ProducerConnection.decode(answer.body).connection_set
 
 
 class GroupSettings(Result, frozen=True, kw_only=True, rename="camel"):

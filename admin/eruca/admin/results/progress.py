@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from eruca.admin.client import Admin
-from eruca.admin.errors import AdminError, NotFound, PeerRefused
+from eruca.admin.errors import AdminError, NotFound, PeerRefused, UnknownGroup
 from eruca.admin.lookups import (
     ask_each,
     groups_of,
@@ -140,13 +140,20 @@ class Groups(Table[GroupSummary], frozen=True, kw_only=True, rename="camel"):
 
 
 async def groups_in_short(admin: Admin, groups: Sequence[str] | None = None) -> Groups:
-    """Some groups, or all that have a retry topic (206; 203 and 208 for each)."""
+    """Some groups, or all that have a retry topic (206; 203 and 208 for each).
+
+    Raises NotFound if nobody knows any of them.
+    """
     if groups is None:
         groups = [topic.removeprefix(RETRY_PREFIX) for topic in await admin.all_topics() if is_retry_topic(topic)]
+    groups = list(dict.fromkeys(groups))
     rows, silent = [], dict[str, AdminError]()
     for row, errors in await asyncio.gather(*(_summary(admin, group) for group in groups)):
         rows.append(row)
         silent |= errors
+    unknown = [str(error) for error in silent.values() if isinstance(error, UnknownGroup)]
+    if rows and len(unknown) == len(rows):
+        raise NotFound("; ".join(unknown))
     return Groups(items=rows, errors=errors_of(silent, "a lag with '?' lacks its queues"))
 
 
