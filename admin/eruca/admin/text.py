@@ -15,7 +15,7 @@ from datetime import datetime, tzinfo
 from eruca.admin.errors import BadValue
 from eruca.protocol.message import java_hash
 from eruca.protocol.sql92 import compile_sql
-from eruca.protocol.subscription import check_tags
+from eruca.protocol.subscription import build_subscription, check_tags
 from eruca.protocol.times import parse_time
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -123,6 +123,7 @@ def tag_expression(text: str) -> str:
     """Tags of a subscription, ``*`` for all. Raises BadValue for what means something else than it seems to."""
     try:
         check_tags(text)
+        build_subscription("", text, version=0)
     except ValueError as error:
         raise BadValue(str(error)) from None
     return text
