@@ -8,8 +8,24 @@ from typing import Any
 
 import pytest
 
-from eruca.client import Message, Producer, PushConsumer, TransactionProducer, sync
+from eruca.client import (
+    RPC,
+    App,
+    Backoff,
+    ClientSettings,
+    Later,
+    LitePullConsumer,
+    Message,
+    Producer,
+    PullConsumer,
+    PullScheduleService,
+    PushConsumer,
+    TransactionProducer,
+    Waits,
+    sync,
+)
 from eruca.client.consuming.arguments import ConsumerKeywords
+from eruca.client.errors import BadConfig
 from eruca.client.message import MessageKeywords
 from eruca.client.producing.options import ProducerKeywords, ProducerOptions
 
@@ -34,8 +50,34 @@ def test_the_options_of_messages() -> None:
 
 
 @pytest.mark.parametrize("make", [Producer, sync.Producer, TransactionProducer])
-def test_an_unknown_option_is_one_of_the_class_that_was_called(make: Any) -> None:
-    with pytest.raises(TypeError, match=r"^(Transaction)?Producer\.__init__\(\) got an unexpected keyword argument"):
+def test_a_missing_argument_is_one_of_the_class_that_was_called(make: Any) -> None:
+    with pytest.raises(BadConfig, match=r"^(Transaction)?Producer: retires is not known: did you mean retries\?$"):
         make("g", retires=5)
     with pytest.raises(TypeError, match=r"^TransactionProducer\.__init__\(\) missing .* 'check'"):
         TransactionProducer("g")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("make", "option", "near"),
+    [
+        (App, "middlewares", "middleware"),
+        (Backoff, "frist", "first"),
+        (ClientSettings, "namespce", "namespace"),
+        (Later, "second", "seconds"),
+        (LitePullConsumer, "auto_comit", "auto_commit"),
+        (PullConsumer, "strateg", "strategy"),
+        (PullScheduleService, "pull_thread_num", "pull_thread_nums"),
+        (PushConsumer, "concurency", "concurrency"),
+        (RPC, "nameservr", "nameserver"),
+        (Waits, "rebalanc", "rebalance"),
+        (sync.PushConsumer, "concurency", "concurrency"),
+    ],
+)
+def test_an_unknown_option_is_told_with_the_nearest_name(make: Any, option: str, near: str) -> None:
+    with pytest.raises(BadConfig, match=f"^{make.__name__}: {option} is not known: did you mean {near}[?]$"):
+        make(**{option: 1})
+
+
+def test_other_wrong_arguments_are_those_of_python() -> None:
+    with pytest.raises(TypeError, match="positional"):
+        LitePullConsumer("g", print)  # type: ignore[call-arg, arg-type]

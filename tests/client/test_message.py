@@ -233,8 +233,8 @@ def test_a_batch_is_written_entry_by_entry() -> None:
     ("messages", "sentence"),
     [
         ([], "messages are empty: a batch takes one message or more"),
-        ([Message("T", b"x", delay=1)], "TimeDelayLevel in not supported for batching"),
-        ([Message("T", b"x", delay_level=1)], "TimeDelayLevel in not supported for batching"),
+        ([Message("T", b"x", delay=1)], "TimeDelayLevel is not supported for batching"),
+        ([Message("T", b"x", delay_level=1)], "TimeDelayLevel is not supported for batching"),
         ([Message("T", b"x"), Message("U", b"x")], "The topic of the messages in one batch should be the same"),
         (
             [Message("T", b"x"), Message("T", b"x", wait_store=False)],

@@ -19,7 +19,7 @@ from types import UnionType
 from typing import Any, Literal
 
 from eruca.client.compression import check_kind
-from eruca.client.environment import Variable, check_names, collected, converted, told_by_variable
+from eruca.client.environment import Variable, check_names, collected, converted, known_options, told_by_variable
 from eruca.client.errors import BadConfig, BadName, NoNameserver
 from eruca.client.moments import moment
 from eruca.client.namespaces import check_namespace, namespace_of
@@ -35,6 +35,7 @@ StartFrom = Literal["first", "last", "end", "earliest", "latest"] | int | dateti
 """Where a group without stored offsets begins."""
 
 
+@known_options
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Waits:
     """How long consumers wait until they try again, and for others; in seconds. Raises BadConfig.
@@ -63,6 +64,7 @@ class Waits:
         check_positive(**asdict(self))
 
 
+@known_options
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientSettings:
     """What producers and consumers have in common. All times in seconds.

@@ -7,6 +7,8 @@ of one that may be a secret.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
+K = TypeVar("K")
 
 FILE = "_FILE"
 """The end of a variable's name whose value is the path of a file with the value, as of secrets of Docker."""
@@ -154,6 +157,28 @@ def check_names(given: Iterable[str], known: Iterable[str], where: str = "") -> 
             close = nearest(name, names)
             advice = f"did you mean {where}{close}?" if close else f"known are {', '.join(sorted(names))}"
             raise BadConfig(f"{where}{name} is not known: {advice}")
+
+
+def known_options(kind: type[K]) -> type[K]:
+    """A class whose constructor raises BadConfig, with the nearest name, for an argument that it does not know."""
+    construct = kind.__init__
+
+    @functools.wraps(construct)
+    def checked(self: K, *args: Any, **kwargs: Any) -> None:
+        try:
+            construct(self, *args, **kwargs)
+        except TypeError:
+            parameters = inspect.signature(construct).parameters.values()
+            if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in parameters):
+                named = [each.name for each in parameters if each.kind is not inspect.Parameter.POSITIONAL_ONLY]
+                try:
+                    check_names(kwargs, named[1:])
+                except BadConfig as error:
+                    raise BadConfig(f"{kind.__name__}: {error}") from None
+            raise
+
+    setattr(kind, "__init__", checked)  # noqa: B010  # as a method it would be of another type for each class
+    return kind
 
 
 def nearest(name: object, known: Iterable[str], close: float = 0.6) -> str | None:

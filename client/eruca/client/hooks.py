@@ -135,6 +135,8 @@ class ConsumeContext:
     dead: list[ReceivedMessage] = field(default_factory=list)
     """Those of the messages that become dead letters now; an empty list where none does."""
     error: BaseException | None = None
+    reason: str | None = None
+    """Of a Reject, which the listener returned; also that a handler of an App could not read a body."""
     notes: dict[Any, Any] = field(default_factory=dict)
 
 
@@ -321,6 +323,7 @@ class ConsumeHooks:
     def end(self, context: ConsumeContext, outcome: Outcome, error: BaseException | None, seconds: float) -> None:
         """The listener returned or raised."""
         context.error = error
+        context.reason = outcome.reason if isinstance(outcome, Reject) else None
         context.success = error is None and (outcome is None or outcome is Decision.COMMIT)
         context.status = self._status(outcome, error)
         context.return_type = ConsumeReturnType.SUCCESS

@@ -23,6 +23,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from eruca.client.checks import check_kind, check_least
 from eruca.client.config import ClientSettings, check_positive
 from eruca.client.deduplication import OUTBOX_ID
+from eruca.client.environment import known_options
 from eruca.client.errors import BadConfig, ClientError, StateError, UsageError
 from eruca.client.lifecycle import Startable
 from eruca.client.log import log
@@ -145,6 +146,7 @@ def _read(row: str, text: str) -> Message | None:
         return None
 
 
+@known_options
 class OutboxRelay(Startable):
     """Sends what is in an outbox, until it is stopped. Run one for each table.
 

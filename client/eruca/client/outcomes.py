@@ -13,11 +13,13 @@ from typing import Any
 
 import msgspec
 
+from eruca.client.environment import known_options
 from eruca.client.errors import UsageError
 from eruca.protocol.message import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 from eruca.protocol.queues import MessageQueue
 
 
+@known_options
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Later:
     """Returned by a listener: the messages are retried.
@@ -47,6 +49,7 @@ class Later:
                 raise UsageError("Later takes delay_level or seconds, not both.")
 
 
+@known_options
 @dataclass(frozen=True, slots=True)
 class Reject:
     """Returned by a listener: the messages become dead letters at once, without further retries.
@@ -68,6 +71,7 @@ class Reject:
             raise UsageError(f"Reject(consumed={self.consumed!r}): a whole number from 0 on is expected.")
 
 
+@known_options
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
     """The times of a consumer's retries: ``first`` seconds, each further time ``factor`` times the one before.
@@ -103,6 +107,7 @@ def _is_seconds(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
 
 
+@known_options
 @dataclass(frozen=True, slots=True)
 class Suspend:
     """Returned by an orderly listener: the messages are retried before all others of their queue.

@@ -21,6 +21,7 @@ from eruca.client import callbacks
 from eruca.client.checks import check_kind, check_seconds
 from eruca.client.config import ClientSettings, check_topic
 from eruca.client.consuming.push_consumer import PushConsumer
+from eruca.client.environment import known_options
 from eruca.client.errors import BadAnswer, ClientError, StateError, UsageError
 from eruca.client.lifecycle import Startable
 from eruca.client.log import log
@@ -132,6 +133,7 @@ def methods_of(service: type) -> dict[str, _Method]:
     return {name: _method(function) for name, function in members if not name.startswith("_")}
 
 
+@known_options
 class RPC(Startable):
     """Functions that other programs call by name, and calls of theirs. Use it with ``async with``, or call ``start``.
 

@@ -63,6 +63,8 @@ class Channels:
         """The host name of an address, if its certificate must contain that name."""
         self._on_lost = on_lost
         self._connections: dict[str, Connection] = {}
+        self._reached: set[str] = set()
+        """Every address to which there ever was a connection."""
         self._connecting: SharedTasks[str, Connection] = SharedTasks()
         self._closed = False
 
@@ -86,7 +88,7 @@ class Channels:
                 return await self._connecting.result(address, partial(self._connect, address))
         except TimeoutError:
             late = f"connect to <{address}> failed: no connection in time"
-            raise ConnectFailed(address, late, unreachable=True) from None
+            raise ConnectFailed(address, late, unreachable=address not in self._reached) from None
 
     async def _connect(self, address: str) -> Connection:
         try:
@@ -102,13 +104,14 @@ class Channels:
             reason = no_handshake or why_not_connected(error)
             if isinstance(self._tls, TlsFiles) and self._tls.fault is not None:
                 reason += f" ({self._tls.fault})"
-            unreachable = no_handshake is None
+            unreachable = no_handshake is None and address not in self._reached
             raise ConnectFailed(address, f"connect to <{address}> failed: {reason}", unreachable=unreachable) from None
         connection.keep_alive()
         if self._closed:
             connection.abort()
             raise ConnectFailed(address, f"connect to <{address}> failed: this client is closed")
         self._connections[address] = connection
+        self._reached.add(address)
         connection.on_close(lambda ended: self._forget(address, ended))
         return connection
 

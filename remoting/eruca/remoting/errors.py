@@ -12,7 +12,7 @@ class RemotingError(Exception):
 
 
 class ConnectFailed(RemotingError):
-    """No connection could be made; the request was not sent. ``unreachable``: nobody answered at that address."""
+    """No connection could be made; the request was not sent. ``unreachable``: nobody has ever answered there."""
 
     def __init__(self, address: str, message: str, *, unreachable: bool = False) -> None:
         super().__init__(address, message)

@@ -142,7 +142,8 @@ async def test_so_is_it_in_the_order_of_a_queue(lab: Lab) -> None:
     app.consumer("T", "g", orderly=True)(take_order)
     async with app.test(nameserver=lab.address) as test:
         await test.publish("T", "no order")
-        await test.handled(take_order)
+        call = await test.handled(take_order)
+        assert not call.success and "The body cannot be read as this handler wants it" in (call.reason or "")
         assert (await test.published("%DLQ%g")).body == b"no order"
         await test.publish("T", Order(dish="soup"))
         assert (await test.handled(take_order)).success

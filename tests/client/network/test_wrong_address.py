@@ -12,6 +12,7 @@ from eruca.client import Message, Producer
 from eruca.client.errors import ClientError
 from eruca.nameserver.app import Nameserver
 from eruca.nameserver.config import NamesrvConfig
+from tests.client.conftest import Lab
 
 
 async def test_the_error_of_a_send_names_the_address_and_brokerip1(tmp_path: Path) -> None:
@@ -32,3 +33,12 @@ async def test_the_error_of_a_send_names_the_address_and_brokerip1(tmp_path: Pat
 
     assert f"connect to <127.0.0.2:{broker.address.rpartition(':')[2]}> failed: Connection refused" in str(failed.value)
     assert "it registered an address that is not reachable from here: set its brokerIP1" in str(failed.value)
+
+
+async def test_of_a_broker_that_was_reached_before_nothing_is_said_of_its_address(lab: Lab) -> None:
+    async with Producer("p", nameserver=lab.address, send_timeout=0.5) as producer:
+        await producer.send(Message("T", b"x"))
+        async with lab.broker_away():
+            with pytest.raises(ClientError) as failed:
+                await producer.send(Message("T", b"x"))
+    assert "failed: Connection refused" in str(failed.value) and "brokerIP1" not in str(failed.value)

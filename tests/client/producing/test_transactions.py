@@ -92,7 +92,9 @@ async def test_a_half_message_that_is_refused_runs_nothing(server: Scripted) -> 
     assert server.ends == []
 
 
-async def test_a_local_transaction_that_fails_stays_undecided(server: Scripted) -> None:
+async def test_a_local_transaction_that_fails_stays_undecided(
+    server: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken(message: Message, transaction: str) -> TransactionState:
         raise ArithmeticError("no money")
 
@@ -109,7 +111,14 @@ async def test_a_local_transaction_that_fails_stays_undecided(server: Scripted) 
         await eventually(lambda: len(server.ends) == 3)
     assert [each.state for each in (failed, nothing, odd)] == [UNKNOWN] * 3
     assert isinstance(failed.error, ArithmeticError) and nothing.error is None
-    assert str(odd.error) == "A local transaction or a check returns a TransactionState, not bool."
+    assert str(odd.error) == (
+        "A local transaction or a check returned a value of type bool: return TransactionState.COMMIT, ROLLBACK or "
+        "UNKNOWN."
+    )
+    (told,) = (line for line in caplog.messages if "returned None" in line)
+    assert told.endswith(
+        "silent returned None, so its transaction stays undecided: return TransactionState.COMMIT, ROLLBACK or UNKNOWN"
+    )
     assert [end.commit_or_rollback for end in server.ends] == [0, 0, 0]
 
 

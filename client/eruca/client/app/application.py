@@ -20,7 +20,7 @@ from eruca.client.app.handlers import OnBadBody
 from eruca.client.checks import check_wait
 from eruca.client.config import ClientSettings
 from eruca.client.consuming.arguments import ConsumerKeywords
-from eruca.client.environment import check_names, nearest
+from eruca.client.environment import check_names, known_options, nearest
 from eruca.client.errors import StateError, UsageError
 from eruca.client.hooks import Hook
 from eruca.client.lifecycle import Startable
@@ -58,6 +58,7 @@ class _Around:
     hooks: tuple[Hook, ...] = ()
 
 
+@known_options
 class App(Startable):
     """Consumers and producers that start and stop together, any number of times.
 

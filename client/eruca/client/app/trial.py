@@ -43,12 +43,14 @@ class Handled:
     """A call of a handler that has ended.
 
     ``status`` is that of hooks, such as CONSUME_SUCCESS or RECONSUME_LATER; ``value`` is the body of a single message
-    as its content type says.
+    as its content type says. ``reason`` is why the messages were rejected: that of a Reject, or why the body could not
+    be read.
     """
 
     messages: list[ReceivedMessage]
     status: str
     success: bool
+    reason: str | None = None
 
     @property
     def message(self) -> ReceivedMessage:
@@ -176,7 +178,7 @@ class Trial:
     def _put(self, context: ConsumeContext) -> None:
         topic = context.messages[0].topic
         function = self._app.handlers[context.consumer_group, topic]
-        call = Handled(list(context.messages), context.status, context.success)
+        call = Handled(list(context.messages), context.status, context.success, context.reason)
         self._ended[function].append((call, context.error))
         self._news.set()
 

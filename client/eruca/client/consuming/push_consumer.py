@@ -36,6 +36,7 @@ from eruca.client.consuming.process_queue import PullThresholds
 from eruca.client.consuming.push_engine import PushEngine
 from eruca.client.consuming.queue_puller import PULL_BATCH_SIZE, PullOptions
 from eruca.client.consuming.rebalance_listener import QueuesListener
+from eruca.client.environment import known_options
 from eruca.client.errors import BadConfig
 from eruca.client.hooks import Hook
 from eruca.client.middleware import Middleware
@@ -46,6 +47,7 @@ from eruca.protocol.queues import MessageQueue
 from eruca.protocol.subscription import ALL, TAG
 
 
+@known_options
 class PushConsumer(Client):
     """A member of a consumer group: each message goes to one member.
 

@@ -46,6 +46,7 @@ from eruca.client.consuming.membership import GroupMember, next_version, subscri
 from eruca.client.consuming.process_queue import PullThresholds
 from eruca.client.consuming.queue_puller import MessageFilter, PullOptions, QueuePuller
 from eruca.client.consuming.rebalance_listener import QueuesListener
+from eruca.client.environment import known_options
 from eruca.client.errors import StateError, TopicNotFound, UsageError
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.lifecycle import not_running
@@ -68,6 +69,7 @@ PERSIST_INTERVAL = 5.0
 """Seconds between two stores of offsets that were committed without being stored (persistConsumerOffsetInterval)."""
 
 
+@known_options
 class LitePullConsumer(Client):
     """A member of a group that polls, or a reader of queues that the caller assigns.
 

@@ -22,6 +22,7 @@ from eruca.client.consuming.member_options import MemberOptions
 from eruca.client.consuming.membership import subscription_of
 from eruca.client.consuming.offset_store import OffsetStore
 from eruca.client.consuming.send_back import DEFAULT_MAX_RECONSUME_TIMES
+from eruca.client.environment import known_options
 from eruca.client.errors import StateError, UsageError, translate
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.lifecycle import not_running
@@ -102,6 +103,7 @@ class Balanced(Protocol):
         """The queues that it has now."""
 
 
+@known_options
 class PullConsumer(Client):
     """Pulls messages, and reads and stores offsets.
 

@@ -25,6 +25,7 @@ from eruca.client.consuming.member_options import MemberOptions
 from eruca.client.consuming.membership import GroupMember
 from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.rebalance import NO_OFFSET, Rebalance
+from eruca.client.environment import known_options
 from eruca.client.errors import ClientError, UsageError
 from eruca.client.hooks import Hook
 from eruca.client.log import Warnings, log
@@ -107,6 +108,7 @@ _in_callback: ContextVar[bool] = ContextVar("in_callback", default=False)
 """Whether a callback runs here."""
 
 
+@known_options
 class PullScheduleService(Client):
     """Takes a share of the queues in a group, and lets a callback pull each of them.
 

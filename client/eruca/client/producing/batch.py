@@ -46,7 +46,7 @@ def check_batch(messages: Sequence[Message], max_size: int) -> None:
     for message in messages:
         check_message(message, max_size)
         if message.delay_level or timer_of(message):
-            raise BadMessage("TimeDelayLevel in not supported for batching")
+            raise BadMessage("TimeDelayLevel is not supported for batching")
         if message.topic != topic:
             raise BadMessage("The topic of the messages in one batch should be the same")
         if message.wait_store != wait_store:

@@ -18,6 +18,7 @@ from eruca.client.admin_calls import Client
 from eruca.client.bounds import bounded, within
 from eruca.client.compression import LARGE, compressor
 from eruca.client.config import ClientSettings, seconds_of
+from eruca.client.environment import known_options
 from eruca.client.errors import CallTimeout, StateError
 from eruca.client.hooks import Hook, Hooks
 from eruca.client.lifecycle import named, not_running
@@ -40,6 +41,7 @@ from eruca.protocol.queues import MessageQueue
 from eruca.remoting.loop import fork_count
 
 
+@known_options
 class Producer(Client):
     """Sends messages. Use it with ``async with``, or call ``start`` and ``stop``; it is started once.
 

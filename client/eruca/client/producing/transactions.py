@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from eruca.client import callbacks
 from eruca.client.config import check_positive
+from eruca.client.environment import known_options
 from eruca.client.errors import BadMessage, ClientError, UsageError
 from eruca.client.hooks import EndTransactionContext, Hooks, run_calls
 from eruca.client.log import log
@@ -72,6 +73,7 @@ class TransactionOptions(ProducerOptions):
         check_positive(check_concurrency=self.check_concurrency)
 
 
+@known_options
 class TransactionProducer(Producer):
     """A Producer that can also send in transactions.
 
@@ -203,6 +205,9 @@ class TransactionProducer(Producer):
             )
 
 
+_ANSWERS = "TransactionState.COMMIT, ROLLBACK or UNKNOWN"
+
+
 async def decide(function: Any, *args: object) -> tuple[TransactionState, Exception | None]:
     """The state that a user's function returns; UNKNOWN with the error if it fails or returns anything else."""
     try:
@@ -210,10 +215,12 @@ async def decide(function: Any, *args: object) -> tuple[TransactionState, Except
     except Exception as error:
         return TransactionState.UNKNOWN, error
     if answer is None:
+        name = getattr(function, "__qualname__", repr(function))
+        log.warning("%s returned None, so its transaction stays undecided: return %s", name, _ANSWERS)
         return TransactionState.UNKNOWN, None
     if not isinstance(answer, TransactionState):
         return TransactionState.UNKNOWN, UsageError(
-            f"A local transaction or a check returns a TransactionState, not {type(answer).__name__}."
+            f"A local transaction or a check returned a value of type {type(answer).__name__}: return {_ANSWERS}."
         )
     return answer, None
 
