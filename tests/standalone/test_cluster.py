@@ -19,6 +19,7 @@ from eruca.remoting.sources import assignment
 from eruca.standalone.cli import main
 from eruca.standalone.cluster import Cluster
 from eruca.standalone.settings import cluster_settings
+from tests.support.ports import free_port
 from tests.support.processes import Process
 from tests.support.stores import open_store, put
 
@@ -147,3 +148,11 @@ def test_variables_count_and_what_the_cluster_decides_does_not() -> None:
     assert (broker.log.log_level, nameserver.log.log_level) == ("DEBUG", "DEBUG")
     assert broker.enable_property_filter and broker.server.listen_port == 10911
     assert [each.partition(":")[0] for each in warnings] == ["ERUCA_LOG_LEVL"]
+
+
+@pytest.mark.parametrize(("step", "what"), [(0, "port"), (1, "HA port"), (-2, "VIP port")])
+async def test_a_nameserver_on_a_port_of_its_broker_is_told_at_once(tmp_path: Path, step: int, what: str) -> None:
+    port = free_port()
+    cluster = Cluster(tmp_path, port=port + step, broker_port=port)
+    with pytest.raises(PortTaken, match=f"^port {port + step} is the broker's {what}, too .broker_port {port} takes"):
+        await cluster.start()

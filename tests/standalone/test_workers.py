@@ -228,6 +228,16 @@ def test_a_worker_that_is_ended_by_a_signal_without_a_name_is_replaced(tmp_path:
         ("run_without_consumers:number", 2, "is of type int: an App is expected"),
         ("run_without_consumers:app", 1, "has no consumer and no producer"),
         ("run_without_consumers:other", 1, "NoNameserver: "),
+        (
+            "json:dumps",
+            2,
+            "json:dumps cannot be called without arguments (missing a required argument: 'obj')",
+        ),
+        (
+            "json:JSONDecoder",
+            2,
+            "json:JSONDecoder is of type JSONDecoder: an App is expected, or a function",
+        ),
     ],
 )
 def test_what_cannot_run(

@@ -16,6 +16,7 @@ from typing import NamedTuple, Self
 
 from eruca.broker.app import BrokerApp, exit_for
 from eruca.broker.config import EVERYWHERE, BrokerConfig
+from eruca.broker.services.ports import HA, VIP
 from eruca.client import PullConsumer
 from eruca.client.config import check_positive, check_topic
 from eruca.nameserver.app import Nameserver
@@ -101,6 +102,7 @@ class Cluster:
     async def start(self) -> None:
         """Start both. Raises PortTaken when a port is taken; then neither runs."""
         log_to_logging()
+        self._check_ports()
         nameserver = Nameserver(self._names)
         nameserver.tasks.on_fault = self._task_ended
         try:
@@ -116,6 +118,18 @@ class Cluster:
             if isinstance(fault, PortTaken):
                 raise fault.renamed(self.names.broker) from None
             raise
+
+    def _check_ports(self) -> None:
+        """Raise PortTaken where the nameserver's port is one of the broker's three."""
+        port, broker_port = self._names.listen_port, self._config.server.listen_port
+        for step, what in ((0, "port"), (VIP, "VIP port"), (HA, "HA port")):
+            if port and broker_port and port == broker_port + step:
+                ours, theirs = self.names
+                raise PortTaken(
+                    f"{ours.port} {port} is the broker's {what}, too ({theirs.port} {broker_port} takes {broker_port}, "
+                    f"{broker_port + VIP} and {broker_port + HA}): set another {ours.port} or {theirs.port}",
+                    ours.port,
+                )
 
     async def _started_broker(self) -> BrokerApp:
         broker = BrokerApp(self._config)

@@ -6,15 +6,19 @@ Owns what such a name means, and how a worker learns that its supervisor is gone
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from eruca.client import App
 from eruca.client.environment import nearest
+
+EXPECTED = "an App is expected, or a function that returns one"
 
 
 class BadTarget(Exception):
@@ -46,10 +50,21 @@ def load(name: str, folder: Path) -> App:
             advice = f": did you mean {module_name}:{close}?" if close else ""
             raise BadTarget(f'the module {module_name} has no "{path}"{advice}') from None
     if not isinstance(found, App) and callable(found):
-        found = found()
+        found = _made_by(name, found)
     if not isinstance(found, App):
-        raise BadTarget(f"{name} is of type {type(found).__name__}: an App is expected, or a function that returns one")
+        raise BadTarget(f"{name} is of type {type(found).__name__}: {EXPECTED}")
     return found
+
+
+def _made_by(name: str, function: Callable[..., Any]) -> Any:
+    """What a function returns. Raises BadTarget for one that takes arguments."""
+    try:
+        inspect.signature(function).bind()
+    except TypeError as error:
+        raise BadTarget(f"{name} cannot be called without arguments ({error}): {EXPECTED}") from None
+    except ValueError:  # some built-in ones have no signature
+        raise BadTarget(f"{name} is of type {type(function).__name__}: {EXPECTED}") from None
+    return function()
 
 
 def end_with(supervisor: int) -> None:
