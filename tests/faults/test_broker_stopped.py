@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from tests.support.history import History, judge
 from tests.support.load import Load, read
 from tests.support.lone import LoneBroker
 from tests.support.programme import ENOUGH, LONG, chance, rounds
+from tests.support.stopwatch import Stopwatch
 
 pytestmark = [pytest.mark.processes, ENOUGH]
 
@@ -49,10 +49,10 @@ async def test_an_orderly_stop_under_load(tmp_path: Path) -> None:
         for _ in rounds(4, 50, seconds=15):
             async with Load(broker.address, history, padding=random.randrange(400)) as load:
                 await load.until(random.randrange(1, 1500 if LONG else 700))
-                begin = time.monotonic()
-                broker.signal(signal.SIGTERM)
-                assert await asyncio.to_thread(broker.wait) == 0, broker.output
-                slowest = max(slowest, time.monotonic() - begin)
+                with Stopwatch() as watch:
+                    broker.signal(signal.SIGTERM)
+                    assert await asyncio.to_thread(broker.wait) == 0, broker.output
+                slowest = max(slowest, watch.seconds)
             assert not (store / "abort").exists()
             broker = await LoneBroker.start(tmp_path, store)
             assert needs_no_recovery(broker)
@@ -124,10 +124,10 @@ async def test_a_broker_that_is_paused(tmp_path: Path) -> None:
                 broker.signal(signal.SIGSTOP)
                 await asyncio.sleep(random.uniform(0.3, 1.5))  # the fault itself: for so long it stands
                 before = load.answers[0]
-                begin = time.monotonic()
-                broker.signal(signal.SIGCONT)
-                await load.until(before + 100)
-                slowest = max(slowest, time.monotonic() - begin)
+                with Stopwatch() as watch:
+                    broker.signal(signal.SIGCONT)
+                    await load.until(before + 100)
+                slowest = max(slowest, watch.seconds)
             await load.drained()
         assert set(load.answers) == {0}
         found = await read(broker.address)

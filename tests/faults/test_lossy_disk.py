@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.disks import LossyDisk, needs_lossy_disk
+from tests.support.disks import LossyDisk, SmallDisk, needs_lossy_disk
 
 pytestmark = needs_lossy_disk
 
@@ -86,3 +86,17 @@ def test_a_journal_keeps_the_names_too(tmp_path: Path) -> None:
             "unsynced": bytes(9),
             "synced": b"bytes",
         }
+
+
+def test_a_disk_that_does_not_come_up_is_a_fault_and_no_test_that_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mfusepy.py").write_text("raise OSError('a library is missing')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(RuntimeError, match=r"did not come up: (?s:.)*a library is missing"):
+        LossyDisk(tmp_path / "disk")
+
+
+def test_a_small_disk_that_does_not_come_up_is_a_fault(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="a small disk did not come up"):
+        SmallDisk(tmp_path / "disk", -1)

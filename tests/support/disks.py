@@ -1,6 +1,7 @@
 """Disks for tests: one whose power fails, one that is small. Both are skipped where the machine has not what they need.
 
-Owns mounting and unmounting; nothing stays mounted after the ``with`` block.
+Owns mounting and unmounting; nothing stays mounted after the ``with`` block. Invariant: a test is skipped where
+mounting is not possible or not allowed; any other fault of a disk fails it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 import pytest
 
@@ -34,11 +35,16 @@ def _why_no_lossy_disk() -> str | None:
 
 
 _WHY_NOT = _why_no_lossy_disk()
+_FORBIDDEN = ("operation not permitted", "permission denied", "must be superuser")
+"""What a mount says of a machine that does not allow it."""
 needs_lossy_disk = pytest.mark.skipif(_WHY_NOT is not None, reason=str(_WHY_NOT))
 
 
 class LossyDisk:
-    """The file system of ``lossy`` at ``folder``; with ``journal`` as durable as ext4, else as POSIX promises."""
+    """The file system of ``lossy`` at ``folder``; with ``journal`` as durable as ext4, else as POSIX promises.
+
+    Raises RuntimeError if it does not come up though the machine allows it.
+    """
 
     def __init__(self, folder: Path, *, journal: bool = False) -> None:
         folder.mkdir(parents=True)
@@ -46,9 +52,8 @@ class LossyDisk:
         command = [sys.executable, "-P", str(_PROGRAM), str(folder), *(["journal"] if journal else [])]
         self._process = Process(command, folder.parent / "lossy.out", talks=True)
         if self._answer() != "mounted":
-            said = self._process.output
             self._close()
-            pytest.skip(f"this machine lets nobody mount a file system of his own: {said.strip()[-200:]}")
+            _left_out_or_failed("a file system of one's own", self._process.output)
 
     def __enter__(self) -> Self:
         return self
@@ -87,6 +92,12 @@ class LossyDisk:
         self._process.close_pipes()
 
 
+def _left_out_or_failed(what: str, said: str) -> NoReturn:
+    if any(each in said.lower() for each in _FORBIDDEN):
+        pytest.skip(f"this machine does not allow {what} to be mounted: {said.strip()[-200:]}")
+    raise RuntimeError(f"{what} did not come up: {said.strip()[-2000:]}")
+
+
 class SmallDisk:
     """A tmpfs of ``size`` bytes at ``folder``; skips the test where nothing may be mounted."""
 
@@ -100,7 +111,7 @@ class SmallDisk:
             [mount, "-t", "tmpfs", "-o", f"size={size}", "small", folder], capture_output=True, text=True
         )
         if done.returncode:
-            pytest.skip(f"a small disk cannot be mounted here: {done.stderr.strip()}")
+            _left_out_or_failed("a small disk", done.stderr)
 
     def __enter__(self) -> Self:
         return self

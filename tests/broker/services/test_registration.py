@@ -16,6 +16,7 @@ from tests.support.eruca import ErucaBroker
 from tests.support.names import Names
 from tests.support.pairs import eventually
 from tests.support.proxy import Proxy
+from tests.support.stopwatch import Stopwatch
 
 
 @pytest.fixture
@@ -60,8 +61,9 @@ async def test_a_refused_broker_says_so_again_every_registration_period(tmp_path
         with capture_logs() as said:
             async with second:
                 begin = time.monotonic()
-                await eventually(lambda: len([line for line in said if line["event"] == "name_taken"]) == 2)
-                assert 9 < time.monotonic() - begin < 14
+                with Stopwatch() as watch:
+                    await eventually(lambda: len([line for line in said if line["event"] == "name_taken"]) == 2)
+                assert time.monotonic() - begin > 9 and watch.seconds < 14
 
 
 async def test_the_name_is_the_second_ones_when_the_first_has_stopped(tmp_path: Path, names: Names) -> None:
@@ -70,9 +72,9 @@ async def test_the_name_is_the_second_ones_when_the_first_has_stopped(tmp_path: 
     async with broker(tmp_path / "b", names) as second:
         assert second.broker.registration.name_taken
         await first.stop()
-        begin = time.monotonic()
-        await eventually(lambda: bool(second.broker.registration.registered))
-        assert time.monotonic() - begin < 4
+        with Stopwatch() as watch:
+            await eventually(lambda: bool(second.broker.registration.registered))
+        assert watch.seconds < 4
         assert second.broker.registration.name_taken == {} and second.broker.readiness.ready
         assert await names.brokers() == {"broker-a": {0: second.app.address}}
 
@@ -84,16 +86,16 @@ async def test_a_killed_broker_is_known_elsewhere_within_four_seconds(tmp_path: 
     async with broker(tmp_path / "b", names) as second:
         assert second.broker.registration.name_taken
         first.process.kill()
-        begin = time.monotonic()
-        await eventually(lambda: bool(second.broker.registration.registered))
-        assert time.monotonic() - begin < 4
+        with Stopwatch() as watch:
+            await eventually(lambda: bool(second.broker.registration.registered))
+        assert watch.seconds < 4
     again = await asyncio.to_thread(ErucaBroker, tmp_path / "c", names.address)
     assert await names.brokers() == {"broker-a": {0: again.address}}
     again.process.kill()
-    begin = time.monotonic()
-    async with broker(tmp_path / "d", names) as third:
-        await eventually(lambda: bool(third.broker.registration.registered))
-        assert time.monotonic() - begin < 4
+    with Stopwatch() as watch:
+        async with broker(tmp_path / "d", names) as third:
+            await eventually(lambda: bool(third.broker.registration.registered))
+            assert watch.seconds < 4
 
 
 @pytest.mark.slow
