@@ -283,7 +283,7 @@ async def test_what_one_broker_has_is_shown_and_the_silent_one_is_named(lab: Lab
     for line in (("queryMsgByKey", "-t", "T", "-k", "order-7"), ("queryMsgByUniqueKey", "-t", "T", "-i", message_id)):
         done = await lab.mqadmin(*line)
         assert (done.status, message_id in done.out or "Queue Offset:" in done.out) == (5, True), done
-        assert done.err.startswith("broker-b: ") and done.err.endswith(": its messages are missing\n")
+        assert done.err.startswith("broker-b: ") and ": its messages are missing\n" in done.err
     for line in (("queryMsgByKey", "-t", "T", "-k", "none"), ("queryMsgByUniqueKey", "-t", "T", "-i", "AB")):
         unknown = await lab.mqadmin(*line)
         assert unknown.status == 5 and "broker-b: " in unknown.err

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from inspect import CORO_CREATED, getcoroutinestate
 from typing import Generic, TypeVar
 
-from eruca.admin.client import HEAVY, Admin, broker_addresses, some_address
+from eruca.admin.client import HEAVY, Admin, broker_addresses
 from eruca.admin.errors import AdminError, NotFound, PeerRefused
 from eruca.protocol import api
 from eruca.protocol.bodies import (
@@ -40,6 +40,8 @@ END = -1
 """The timestamp that means the end of a queue."""
 MEMBER_WITHIN = 3.0
 """Seconds that a member has to tell its state."""
+MISSING_GROUPS = "groups that only it knows are missing"
+"""What the answer lacks of a broker that does not say who consumes a topic."""
 T = TypeVar("T")
 
 
@@ -106,11 +108,22 @@ async def create_topic(admin: Admin, address: str, config: TopicConfig) -> None:
     await admin.call(address, api.UPDATE_AND_CREATE_TOPIC, request)
 
 
-async def groups_of(admin: Admin, route: TopicRouteData, topic: str) -> list[str]:
-    """The consumer groups of a topic, as its first broker knows them."""
-    address = some_address(route.broker_datas[0])
-    if address is None:
-        return []
+@dataclass(frozen=True, slots=True)
+class GroupsOfTopic:
+    """The consumer groups of a topic, as the brokers know them that answered, and the errors of the others."""
+
+    names: list[str]
+    errors: dict[str, AdminError]
+
+
+async def groups_of(admin: Admin, route: TopicRouteData, topic: str) -> GroupsOfTopic:
+    """The consumer groups of a topic, by 300 at each of its brokers."""
+    asked = await ask_each({name: _groups_at(admin, at, topic) for name, at in broker_addresses(route)})
+    names = dict.fromkeys(group for name, _ in broker_addresses(route) for group in asked.answers.get(name, []))
+    return GroupsOfTopic(list(names), asked.errors)
+
+
+async def _groups_at(admin: Admin, address: str, topic: str) -> list[str]:
     answer = await admin.call(address, api.QUERY_TOPIC_CONSUME_BY_WHO, topics.OfTopic(topic=topic))
     return GroupList.decode(answer.body).group_list
 

@@ -71,7 +71,7 @@ class Printer:
             self._print(result)
         if isinstance(result, Answer):
             for each in result.errors:
-                self._job.report(f"{each.peer}: {each.text}: {each.missing}", Status.PARTIAL)
+                self._job.report(str(each), Status.PARTIAL)
 
     def end(self, *, failed: bool = False) -> None:
         """Print what was kept; a document without items is printed, too, unless the command ``failed``."""

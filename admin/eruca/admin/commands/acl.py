@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
 from eruca.admin.command import BROKER, CLUSTER, Job, Shown, command, either
 from eruca.admin.errors import AdminError, BadValue, PeerRefused
+from eruca.admin.lookups import ask_each
 from eruca.admin.posix import Option
-from eruca.admin.results.access import AccessFile, Account, access_files, account_of
+from eruca.admin.results.access import AccessFile, Account, access_config, access_files, account_of
 from eruca.admin.results.acts import Act
 from eruca.admin.text import seconds_text, shown
 from eruca.protocol import api
 from eruca.protocol.api import Endpoint
-from eruca.protocol.bodies import AclConfig, PlainAccessConfig
+from eruca.protocol.bodies import PlainAccessConfig
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.header import Header
 from eruca.protocol.headers import access
@@ -45,6 +46,20 @@ async def _asked(address: str, question: Awaitable[T]) -> T:
         raise AdminError(
             f"{address}: this broker has no access control (aclEnable), or does not take this request"
         ) from None
+
+
+async def _of_each(job: Job, ask: Callable[[str], Awaitable[T]]) -> list[tuple[str, T]]:
+    """Broker and answer, of the broker that was given or of the masters of the cluster, asked side by side.
+
+    Raises AdminError if none of them answers.
+    """
+    address = job.maybe("b")
+    places = [address] if address is not None else await job.admin.masters(job.text("c"))
+    asked = await ask_each({each: _asked(each, ask(each)) for each in places})
+    if not asked.answers:
+        asked.strict()
+    job.missing(asked.errors, "its accounts are missing")
+    return [(each, asked.answers[each]) for each in places if each in asked.answers]
 
 
 @command(
@@ -134,8 +149,8 @@ async def show_versions(job: Job) -> AsyncIterator[Shown]:
         titles: tuple[str, ...] = ("#Cluster Name", "#Broker Name", "#Broker Addr")
         titles = (*titles, "#AclFilePath", "#AclConfigVersionNum", "#AclLastUpdateTime")
         yield Shown(None, partial(job.row, _VERSIONS, *titles))
-    for each in [address] if address is not None else await job.admin.masters(job.text("c")):
-        for file in await _asked(each, access_files(job.admin, each)):
+    for _, files in await _of_each(job, lambda each: access_files(job.admin, each)):
+        for file in files:
             changed = seconds_text(file.changed.ms if file.changed else 0)
             row = (file.cluster, file.broker, file.address, file.path or "", file.version, changed)
             yield Shown(file, partial(job.row, _VERSIONS, *row))
@@ -165,9 +180,7 @@ _ACCOUNT = {
 )
 async def show_accounts(job: Job) -> AsyncIterator[Shown]:
     """54 at one broker, or at the masters of a cluster."""
-    address = job.maybe("b")
-    for each in [address] if address is not None else await job.admin.masters(job.text("c")):
-        config = AclConfig.decode((await _call(job, each, api.GET_BROKER_CLUSTER_ACL_CONFIG)).body)
+    for each, config in await _of_each(job, lambda each: access_config(job.admin, each)):
         yield Shown(None, partial(_print_white_list, job, config.global_white_addrs))
         for account in config.plain_access_configs:
             shown_account = account_of(each, config.global_white_addrs, account)

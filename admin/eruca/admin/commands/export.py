@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from eruca.admin.command import BROKER, Job, Shown, command, first_of
 from eruca.admin.errors import AdminError, UsageError
+from eruca.admin.lookups import ask_each
 from eruca.admin.posix import Option
 from eruca.admin.results.acts import Act
 from eruca.admin.results.metrics import BrokerMetrics, ClusterMetrics, cluster_metrics, user_groups, user_topics
 from eruca.admin.text import hash_order
 from eruca.protocol import api, fastjson, properties
+from eruca.protocol.bodies import (
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
 from eruca.protocol.codes import VERSION, version_name
 from eruca.protocol.fastjson import Style
 
+T = TypeVar("T")
 FOLDER = Option("f", "filePath", "the folder to write to; default /tmp/rocketmq/export", kind="file")
 _DEFAULT_FOLDER = "/tmp/rocketmq/export"  # as in 4.9.7  # nosec B108
 
@@ -30,6 +39,25 @@ def _write(job: Job, name: str, content: Any) -> Shown:
         raise AdminError(f"{path} cannot be written: {error.strerror}") from None
     act = Act(action="write", kind="file", name=name, place=str(path))
     return Shown(act, partial(job.write, f"export {path} success"))
+
+
+async def _masters(job: Job) -> dict[str, str]:
+    """The masters of the cluster, by name."""
+    brokers = await job.admin.brokers_in(job.text("c"))
+    return {broker.broker_name: master for broker in brokers if (master := broker.master())}
+
+
+async def _of_each(job: Job, asks: Mapping[str, Awaitable[T]], what: str) -> dict[str, T]:
+    """The answers of brokers, in the order of the questions; who does not answer is named. Raises if nobody does."""
+    asked = await ask_each(asks)
+    if not asked.answers:
+        asked.strict()
+    job.missing(asked.errors, f"{what} are missing in the file")
+    return {name: asked.answers[name] for name in asks if name in asked.answers}
+
+
+async def _settings_at(job: Job, address: str) -> tuple[TopicConfigSerializeWrapper, SubscriptionGroupWrapper]:
+    return await user_topics(job.admin, address, job.has("s")), await user_groups(job.admin, address)
 
 
 @command(
@@ -56,15 +84,19 @@ async def export_metadata(job: Job) -> Shown:
 
 
 async def _export_cluster(job: Job) -> Shown:
-    topics: dict[str, Any] = {}
-    groups: dict[str, Any] = {}
-    for master in await job.admin.masters(job.text("c")):
-        for name, topic in (await user_topics(job.admin, master, job.has("s"))).topic_config_table.items():
+    masters = await _masters(job)
+    settings = await _of_each(
+        job, {name: _settings_at(job, at) for name, at in masters.items()}, "its topics and groups"
+    )
+    topics: dict[str, TopicConfig] = {}
+    groups: dict[str, SubscriptionGroupConfig] = {}
+    for own_topics, own_groups in settings.values():
+        for name, topic in own_topics.topic_config_table.items():
             if name in topics:
                 topic.read_queue_nums += topics[name].read_queue_nums
                 topic.write_queue_nums += topics[name].write_queue_nums
             topics[name] = topic
-        for name, group in (await user_groups(job.admin, master)).subscription_group_table.items():
+        for name, group in own_groups.subscription_group_table.items():
             if name in groups:
                 group.retry_queue_nums += groups[name].retry_queue_nums
             groups[name] = group
@@ -108,11 +140,13 @@ _EXPORTED = (
 async def export_configs(job: Job) -> Shown:
     """26 at each master of a cluster; a setting that a broker does not have is left out."""
     brokers = await job.admin.brokers_in(job.text("c"))
-    masters = [(broker.broker_name, master) for broker in brokers if (master := broker.master())]
+    masters = await _masters(job)
+    answers = await _of_each(
+        job, {name: job.admin.call(at, api.GET_BROKER_CONFIG) for name, at in masters.items()}, "its settings"
+    )
     configs = {}
-    for name, address in masters:
-        body = (await job.admin.call(address, api.GET_BROKER_CONFIG)).body
-        settings = properties.parse(properties.decode(body))
+    for name, answer in answers.items():
+        settings = properties.parse(properties.decode(answer.body))
         configs[name] = {key: settings[key] for key in _EXPORTED if key in settings}
     scale = {
         "masterBrokerSize": len(masters),

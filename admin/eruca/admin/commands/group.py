@@ -123,7 +123,7 @@ async def delete_group(job: Job) -> AsyncIterator[Shown]:
     places = [address] if address is not None else await job.admin.masters(job.text("c"))
     there = await ask_each({each: found.group_at(job.admin, each, group) for each in places})
     users = await users_of_group(job.admin, group)
-    agree_to_deletion(job, users.items, f"group {group} is in use. Delete it?")
+    agree_to_deletion(job, [*users.items, *users.errors], f"group {group} is in use. Delete it?")
     async for each in _delete_group(job, request, address):
         yield each
     if not there.errors and not any(there.answers.values()):

@@ -11,7 +11,7 @@ from pathlib import Path
 from eruca.admin.client import HEAVY
 from eruca.admin.command import TOPIC, Job, Shown, command
 from eruca.admin.errors import AdminError, BadValue, NoAnswer, NotFound
-from eruca.admin.lookups import ask_each, broker_address, queues_and_brokers, topics_in
+from eruca.admin.lookups import MISSING_GROUPS, ask_each, broker_address, queues_and_brokers, topics_in
 from eruca.admin.messages import (
     body_of,
     choose_queue,
@@ -130,7 +130,7 @@ async def _by_either_id(job: Job, id: str) -> Record:
         if errors:
             raise next(iter(errors.values()))
         raise NotFound(f"no message of {', '.join(topics) if job.has('t') else 'any topic'} has the id {id}")
-    raise NoAnswer(
+    raise type(unreachable)(
         f"{id} names no broker that answers ({unreachable}); if it is the producer's id, give the topic with -t, or "
         "the cluster with -c to look in all of its topics"
     )
@@ -165,11 +165,14 @@ async def _looked_up(
     job: Job, record: Record, offset_id: str | None, suffix: str = "", properties: dict[str, str] | None = None
 ) -> Shown:
     path = _keep_body(record, suffix)
-    found = results.found(record, str(path), await tracks(job.admin, record), properties)
-    return Shown(found, partial(_print_message, job, record, offset_id, found))
+    asked = await tracks(job.admin, record)
+    job.missing(asked.errors, MISSING_GROUPS)
+    found = results.found(record, str(path), list(asked.answers.values()), properties)
+    nobody = "" if asked.errors else "WARN: No Consumer"
+    return Shown(found, partial(_print_message, job, record, offset_id, found, nobody))
 
 
-def _print_message(job: Job, record: Record, offset_id: str | None, found: results.Found) -> None:
+def _print_message(job: Job, record: Record, offset_id: str | None, found: results.Found, nobody: str) -> None:
     fields: list[tuple[str, object]] = [] if offset_id is None else [("OffsetID:", offset_id)]
     fields += [
         ("Topic:", record.topic),
@@ -189,7 +192,7 @@ def _print_message(job: Job, record: Record, offset_id: str | None, found: resul
     ]
     for title, value in fields:
         job.row("%-20s %s", title, value)
-    job.write("\n\n" + ("\n".join(map(str, found.tracks)) or "WARN: No Consumer"))
+    job.write("\n\n" + ("\n".join(map(str, found.tracks)) or nobody))
     job.finish()
 
 

@@ -82,7 +82,8 @@ async def stats_all(job: Job) -> Shown:
         for each in result.items:
             sent, consumed = each.sent, each.consumed
             if consumed is None:
-                job.row(_STATS, each.topic, "", 0, sent.rate_text(), "", sent.day_text(), "NO_CONSUMER")
+                lag, who = ("0", "NO_CONSUMER") if sent.complete else ("?", "?")
+                job.row(_STATS, each.topic, "", lag, sent.rate_text(), "", sent.day_text(), who)
             else:
                 figures = (sent.rate_text(), consumed.rate_text(), sent.day_text(), consumed.day_text())
                 job.row(_STATS, each.topic, each.group, str(each.lag or "?"), *figures)

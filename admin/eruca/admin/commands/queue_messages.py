@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 
 from eruca.admin.command import TOPIC, Job, Shown, command
-from eruca.admin.errors import BadValue
+from eruca.admin.errors import AdminError, BadValue, NoAnswer
 from eruca.admin.lookups import END, broker_address, offset_at, queues_and_brokers
 from eruca.admin.messages import Pulled, body_of, message_id, pull, pulled_properties
 from eruca.admin.posix import Option
@@ -95,13 +95,34 @@ async def _consume_queue(job: Job, most: int, begin: int, end: int) -> AsyncIter
         yield each
 
 
-async def _consume_all(job: Job, most: int, begin: int, end: int) -> AsyncIterator[Shown]:
+Read = Callable[[str, MessageQueue], AsyncIterator[Shown]]
+"""Reads a queue at the broker of an address."""
+
+
+async def _each_queue(job: Job, read: Read) -> AsyncIterator[Shown]:
+    """All queues of the topic; a broker that does not answer is left out, and named at the end."""
     queues, addresses = await queues_and_brokers(job.admin, job.text("t"))
-    left = most
+    silent: dict[str, AdminError] = {}
     for queue in queues:
+        name = queue.broker_name
+        try:
+            if name not in silent:
+                async for each in read(addresses[name], queue):
+                    yield each
+        except NoAnswer as error:
+            silent[name] = error
+    if silent and silent.keys() == {queue.broker_name for queue in queues}:
+        raise next(iter(silent.values()))
+    job.missing(silent, "its messages are missing")
+
+
+def _consume_all(job: Job, most: int, begin: int, end: int) -> AsyncIterator[Shown]:
+    left = most
+
+    async def consume(address: str, queue: MessageQueue) -> AsyncIterator[Shown]:
+        nonlocal left
         if left <= 0:
             return
-        address = addresses[queue.broker_name]
         first, last = await _interval(job, address, queue, begin, end)
         count = max(0, last - first)
         if count > left:
@@ -110,6 +131,8 @@ async def _consume_all(job: Job, most: int, begin: int, end: int) -> AsyncIterat
         left -= count
         async for each in _range(job, address, queue, first, last):
             yield each
+
+    return _each_queue(job, consume)
 
 
 async def _range(job: Job, address: str, queue: MessageQueue, first: int, last: int) -> AsyncIterator[Shown]:
@@ -197,9 +220,8 @@ async def print_messages(job: Job) -> AsyncIterator[Shown]:
     begin, end = _times(job, "b", "e")
     charset, with_body = job.text("c", "UTF-8"), job.truth("d", True)
     expression = tag_expression(job.text("s", "*"))
-    queues, addresses = await queues_and_brokers(job.admin, job.text("t"))
-    for queue in queues:
-        address = addresses[queue.broker_name]
+
+    async def print_all(address: str, queue: MessageQueue) -> AsyncIterator[Shown]:
         offset, last = await _interval(job, address, queue, begin, end)
         yield _said(job, f"minOffset={offset}, maxOffset={last}, {queue}")
         while offset < last:
@@ -214,6 +236,9 @@ async def print_messages(job: Job) -> AsyncIterator[Shown]:
                 yield _said(job, f"{queue} print msg finished. status={pulled.status}, offset={offset}")
                 break
         yield _said(job, "-" * 56)
+
+    async for each in _each_queue(job, print_all):
+        yield each
 
 
 @command(

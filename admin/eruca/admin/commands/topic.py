@@ -168,7 +168,9 @@ async def delete_topic(job: Job) -> AsyncIterator[Shown]:
     masters = await job.admin.masters(cluster)
     there = await ask_each({master: topic_at(job.admin, master, topic) for master in masters})
     users = await users_of_topic(job.admin, topic)
-    agree_to_deletion(job, users.items, f"topic {topic} is consumed. Delete it with all its messages?")
+    agree_to_deletion(
+        job, [*users.items, *users.errors], f"topic {topic} is consumed. Delete it with all its messages?"
+    )
     async for each in drop_topic(job, cluster, topic):
         yield each
     if not there.errors and not any(there.answers.values()):
@@ -310,8 +312,8 @@ async def topic_list(job: Job) -> Shown:
     def apache() -> None:
         job.row("%-20s  %-48s  %-48s", "#Cluster Name", "#Topic", "#Consumer Group")
         for each in result.items:
-            cluster = "" if each.groups is None else each.cluster or "null"
-            for group in each.groups or [""]:
+            cluster = "" if each.cluster is None and each.groups is None else each.cluster or "null"
+            for group in ["?"] if each.groups is None else each.groups or [""]:
                 job.row("%-20.20s  %-64.64s  %-64.64s", cluster, each.topic, group)
 
     return Shown(result, apache)

@@ -12,7 +12,7 @@ from eruca.admin.client import HEAVY, Admin, broker_addresses
 from eruca.admin.console.shapes import place_of
 from eruca.admin.console.visit import Visit, act, download, page, part
 from eruca.admin.errors import AdminError, BadValue, NotFound
-from eruca.admin.lookups import ask_each, members_of, offset_at, topic_stats
+from eruca.admin.lookups import MISSING_GROUPS, ask_each, members_of, offset_at, topic_stats
 from eruca.admin.messages import body_of, choose_queue, find, pull, send, view
 from eruca.admin.results.answer import Answer, PeerError, Result, Table, errors_of
 from eruca.admin.results.message_tracks import tracks
@@ -186,14 +186,16 @@ async def message(visit: Visit) -> MessagePage:
     found, steps = await asyncio.gather(
         part(errors, "groups", tracks(admin, record)), part(errors, "trace", _trace(admin, record))
     )
-    asked = await ask_each({each.group: members_of(admin, each.group) for each in found or []})
+    errors += errors_of(found.errors, MISSING_GROUPS) if found else []
+    told = list(found.answers.values()) if found else None
+    asked = await ask_each({each.group: members_of(admin, each.group) for each in told or []})
     text = body[:SHOWN].decode(errors="ignore").encode() if len(body) > SHOWN else body
     return MessagePage(
         message=message_of(record, broker=broker, body=text),
         body_size=len(body),
         json=_json(body),
         hex=_hex(body[:HEX]),
-        tracks=found,
+        tracks=told,
         steps=sorted(steps or [], key=lambda each: each.at.ms),
         members=[
             OnlineAt(group=group, client_id=each.client_id)

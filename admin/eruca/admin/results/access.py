@@ -7,7 +7,7 @@ from typing import Annotated
 from eruca.admin.client import Admin
 from eruca.admin.results.answer import WIDE, Moment, Result
 from eruca.protocol import api
-from eruca.protocol.bodies import DataVersion, PlainAccessConfig, decode_file_versions
+from eruca.protocol.bodies import AclConfig, DataVersion, PlainAccessConfig, decode_file_versions
 
 
 class AccessFile(Result, frozen=True, kw_only=True, rename="camel"):
@@ -37,6 +37,11 @@ async def access_files(admin: Admin, address: str) -> list[AccessFile]:
         )
         for path, version in (files or {"": DataVersion.decode(header.version.encode())}).items()
     ]
+
+
+async def access_config(admin: Admin, address: str) -> AclConfig:
+    """The accounts of a broker (54). Raises PeerRefused where it has no access control."""
+    return AclConfig.decode((await admin.call(address, api.GET_BROKER_CLUSTER_ACL_CONFIG)).body)
 
 
 class Account(Result, frozen=True, kw_only=True, rename="camel"):

@@ -55,6 +55,9 @@ class PeerError(Result, frozen=True, kw_only=True, rename="camel"):
     missing: str
     """What is missing for it."""
 
+    def __str__(self) -> str:
+        return f"{self.peer}: {self.text}: {self.missing}"
+
 
 def errors_of(errors: Mapping[str, AdminError], missing: str) -> list[PeerError]:
     """The errors of peers, by name, each with what is missing for it."""

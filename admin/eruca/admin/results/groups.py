@@ -12,6 +12,8 @@ from eruca.protocol.bodies import Connection, ProducerConnection, SubscriptionGr
 from eruca.protocol.codes import version_name
 from eruca.protocol.headers import clients
 
+_MISSING_MEMBERS = "members that only it knows are missing"
+
 
 class Member(Result, frozen=True, kw_only=True, rename="camel"):
     """A member of a group that is online."""
@@ -64,7 +66,7 @@ async def members(admin: Admin, group: str, address: str | None = None) -> Membe
         consume_type=found.consume_type,
         message_model=found.message_model,
         consume_from_where=found.consume_from_where,
-        errors=errors_of(asked.errors, "members that only it knows are missing"),
+        errors=errors_of(asked.errors, _MISSING_MEMBERS),
     )
 
 
@@ -78,7 +80,7 @@ async def producer_members(admin: Admin, group: str, topic: str) -> ProducerMemb
     """The members of a producer group, by 204 at each broker of a topic. Raises UnknownGroup where none knows it."""
     brokers = await admin.brokers_of(topic)
     asked = await ask_each({name: _producers_at(admin, address, group) for name, address in brokers})
-    found = {each.client_id: each for there in asked.answers.values() for each in there}
+    found = {each.client_id: each for name, _ in reversed(brokers) for each in asked.answers.get(name, [])}
     if not found:
         for error in sorted(asked.errors.values(), key=lambda error: isinstance(error, UnknownGroup)):
             raise error
@@ -86,7 +88,7 @@ async def producer_members(admin: Admin, group: str, topic: str) -> ProducerMemb
     return ProducerMembers(
         group=group,
         items=[_member(each) for each in found.values()],
-        errors=errors_of(silent, "members that only it knows are missing"),
+        errors=errors_of(silent, _MISSING_MEMBERS),
     )
 
 

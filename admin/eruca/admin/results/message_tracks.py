@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, PeerRefused
-from eruca.admin.lookups import groups_of, members_of, progress
+from eruca.admin.lookups import Asked, ask_each, groups_of, members_of, progress
 from eruca.admin.messages import message_id
 from eruca.admin.results.messages import Track
 from eruca.admin.results.traces import trace
@@ -19,12 +19,12 @@ from eruca.protocol.names import TRACE_TOPIC
 from eruca.protocol.record import Record, host_text
 
 
-async def tracks(admin: Admin, record: Record) -> list[Track]:
-    """What each consumer group of the message's topic did with it."""
-    route = await admin.route(record.topic)
-    groups = await groups_of(admin, route, record.topic)
-    traced = await _traced(admin, record) if groups else set()
-    return [await _track(admin, record, group, group in traced) for group in groups]
+async def tracks(admin: Admin, record: Record) -> Asked[Track]:
+    """What each consumer group of the message's topic did with it, by group, and who could not be asked for groups."""
+    groups = await groups_of(admin, await admin.route(record.topic), record.topic)
+    traced = await _traced(admin, record) if groups.names else set()
+    found = await ask_each({each: _track(admin, record, each, each in traced) for each in groups.names})
+    return Asked({each: found.answers[each] for each in groups.names}, groups.errors)
 
 
 async def _track(admin: Admin, record: Record, group: str, traced: bool) -> Track:

@@ -62,6 +62,8 @@ class Line(Result, frozen=True, kw_only=True, rename="camel"):
     undone_in_one_queue: int | None = None
     delay_ms: int | None = None
     """By how much the last message that was consumed is older than the last one stored."""
+    complete: bool | None = None
+    """Whether the figures are of all brokers; the others have a line of their own."""
 
 
 class Monitor:
@@ -121,12 +123,21 @@ class Monitor:
             stored[str(queue)] - offset.last_timestamp for queue, offset in queues.items() if stored.get(str(queue))
         ]
         total, largest, delay = sum(max(0, lag) for lag in lags), max(0, *lags, 0), max(0, *delays, 0)
+        complete = not found.errors
+        shown = [str(each) if complete else f">= {each} ?" for each in (total, largest, delay)]
         text = (
-            f"{_PREFIX}reportUndoneMsgs: UndoneMsgs [consumerGroup={group}, topic={topic}, undoneMsgsTotal={total}, "
-            f"undoneMsgsSingleMQ={largest}, undoneMsgsDelayTimeMills={delay}]"
+            f"{_PREFIX}reportUndoneMsgs: UndoneMsgs [consumerGroup={group}, topic={topic}, undoneMsgsTotal={shown[0]}, "
+            f"undoneMsgsSingleMQ={shown[1]}, undoneMsgsDelayTimeMills={shown[2]}]"
         )
         return _line(
-            "undoneMessages", text, group=group, topic=topic, undone=total, undone_in_one_queue=largest, delay_ms=delay
+            "undoneMessages",
+            text,
+            group=group,
+            topic=topic,
+            undone=total,
+            undone_in_one_queue=largest,
+            delay_ms=delay,
+            complete=complete,
         )
 
     async def _last_stored(self, queue: MessageQueue, address: str) -> int:

@@ -214,7 +214,7 @@ class Traffic(Result, frozen=True, kw_only=True, rename="camel"):
 
     topic: str
     group: str | None
-    """None for a topic that no group consumes."""
+    """None for a topic that no group consumes, as far as the brokers say that answered."""
     lag: Lag | None
     sent: Count
     consumed: Count | None
@@ -237,14 +237,15 @@ async def traffic(admin: Admin, topic: str = "", *, active: bool = False) -> Tra
     if topic and not wanted:
         raise NotFound(f"the nameserver knows no topic {topic}")
     asked = await ask_each({each: _traffic_of(admin, each, active) for each in wanted})
-    table = TrafficOfTopics(items=[], errors=[])
+    silent: dict[str, AdminError] = {}
+    items: list[Traffic] = []
     for each in wanted:
         rows, errors = asked.answers.get(each, ([], {}))
-        table.items.extend(rows)
-        table.errors.extend(errors_of(errors, f"figures of topic {each} with '?' lack it"))
-        if each in asked.errors:
-            table.errors.extend(errors_of({f"topic {each}": asked.errors[each]}, "its figures are missing"))
-    return table
+        items += rows
+        silent |= errors
+    failed = {f"topic {each}": error for each, error in asked.errors.items()}
+    errors_of_all = errors_of(silent, "figures with '?' lack it") + errors_of(failed, "its figures are missing")
+    return TrafficOfTopics(items=items, errors=errors_of_all)
 
 
 async def _traffic_of(admin: Admin, topic: str, active: bool) -> tuple[list[Traffic], dict[str, AdminError]]:
@@ -252,12 +253,12 @@ async def _traffic_of(admin: Admin, topic: str, active: bool) -> tuple[list[Traf
     route = await admin.route(topic)
     masters = {broker.broker_name: address for broker in route.broker_datas if (address := broker.master())}
     groups, came = await asyncio.gather(groups_of(admin, route, topic), _count(admin, masters, "TOPIC_PUT_NUMS", topic))
-    errors = dict(came.errors)
+    errors = groups.errors | came.errors
     rows: list[Traffic] = []
-    if not groups and (came.count.last_day or errors or not active):
+    if not groups.names and (came.count.last_day or errors or not active):
         rows.append(Traffic(topic=topic, group=None, lag=None, sent=came.count, consumed=None))
-    figures = await asyncio.gather(*(_figures(admin, masters, group, topic) for group in groups))
-    for group, (went, lag, silent) in zip(groups, figures, strict=True):
+    figures = await asyncio.gather(*(_figures(admin, masters, group, topic) for group in groups.names))
+    for group, (went, lag, silent) in zip(groups.names, figures, strict=True):
         errors |= went.errors
         if came.count.last_day or went.count.last_day or errors or not active:
             errors |= silent

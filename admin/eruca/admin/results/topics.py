@@ -7,7 +7,7 @@ from typing import Annotated
 
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError
-from eruca.admin.lookups import ask_each, groups_of, topic_stats
+from eruca.admin.lookups import MISSING_GROUPS, ask_each, groups_of, topic_stats
 from eruca.admin.results.answer import WIDE, Answer, Moment, Result, Table, errors_of
 from eruca.protocol.bodies import ClusterInfo, TopicRouteData
 from eruca.protocol.names import is_dead_letter_topic, is_retry_topic
@@ -101,7 +101,7 @@ class TopicUse(Result, frozen=True, kw_only=True, rename="camel"):
     cluster: str | None
     """None where it was not asked for, or is not known."""
     groups: list[str] | None
-    """None where they were not asked for, or are not known."""
+    """At the brokers that answered; None where they were not asked for, or are not known."""
 
 
 class Topics(Table[TopicUse], frozen=True, kw_only=True, rename="camel"):
@@ -117,16 +117,20 @@ async def topics_in_use(admin: Admin) -> Topics:
     """All topics but those of retries and dead letters, with cluster and groups (206, 106; 105 and 300 for each)."""
     names = [each for each in await admin.all_topics() if not (is_retry_topic(each) or is_dead_letter_topic(each))]
     info = await admin.clusters()
-    asked = await ask_each({name: _use_of(admin, name, info) for name in names})
+    silent: dict[str, AdminError] = {}
+    asked = await ask_each({name: _use_of(admin, name, info, silent) for name in names})
     items = [asked.answers.get(name, TopicUse(topic=name, cluster=None, groups=None)) for name in names]
-    errors = {f"topic {name}": error for name, error in asked.errors.items()}
-    return Topics(items=items, errors=errors_of(errors, "its cluster and groups are missing"))
+    errors = errors_of({f"topic {name}": error for name, error in asked.errors.items()}, "its cluster is missing")
+    return Topics(items=items, errors=errors_of(silent, MISSING_GROUPS) + errors)
 
 
-async def _use_of(admin: Admin, topic: str, info: ClusterInfo) -> TopicUse:
+async def _use_of(admin: Admin, topic: str, info: ClusterInfo, silent: dict[str, AdminError]) -> TopicUse:
+    """A topic and who consumes it; brokers that do not answer go to ``silent``, once for all topics."""
     route = await admin.route(topic)
     cluster = next(iter(_clusters_of(route, info)), None)
-    return TopicUse(topic=topic, cluster=cluster, groups=await groups_of(admin, route, topic))
+    groups = await groups_of(admin, route, topic)
+    silent |= groups.errors
+    return TopicUse(topic=topic, cluster=cluster, groups=groups.names if groups.names or not groups.errors else None)
 
 
 class ClusterOfTopic(Result, frozen=True, kw_only=True, rename="camel"):

@@ -5,9 +5,11 @@ Nothing here fails because a peer is silent: what is not known is None, and the 
 
 from __future__ import annotations
 
+import msgspec
+
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, NotFound, PeerRefused
-from eruca.admin.lookups import ask_each, groups_of, members_of, progress
+from eruca.admin.lookups import MISSING_GROUPS, ask_each, groups_of, members_of, progress
 from eruca.admin.results.answer import Result, Table, errors_of
 from eruca.admin.results.progress import Lag
 from eruca.protocol import api
@@ -34,10 +36,12 @@ class Users(Table[GroupInUse], frozen=True, kw_only=True, rename="camel"):
 async def users_of_topic(admin: Admin, topic: str) -> Users:
     """The groups of a topic that have members online (105, 300; 203 and 208 for each)."""
     try:
-        groups = await groups_of(admin, await admin.route(topic), topic)
+        route = await admin.route(topic)
     except AdminError:
         return Users(items=[])  # it has no route, and so nobody uses it
-    return await _users(admin, groups, topic)
+    groups = await groups_of(admin, route, topic)
+    users = await _users(admin, groups.names, topic)
+    return msgspec.structs.replace(users, errors=errors_of(groups.errors, MISSING_GROUPS) + users.errors)
 
 
 async def users_of_group(admin: Admin, group: str) -> Users:
