@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+
 import pytest
 
-from eruca.client import ClientSettings, Message, Producer, PullConsumer, PushConsumer, sync
+from eruca.client import ClientSettings, LitePullConsumer, Message, Producer, PullConsumer, PushConsumer, sync
 from eruca.client.errors import BrokerUnreachable, NameserverUnreachable
 from eruca.protocol.bodies import BrokerData, ClusterInfo
 from tests.client.conftest import HASTY, Lab, Seen, eventually
@@ -71,6 +74,47 @@ async def test_without_a_nameserver_a_ping_says_so() -> None:
     async with Producer("p", nameserver=f"127.0.0.1:{free_port()}") as producer:
         with pytest.raises(NameserverUnreachable, match="Check that mqnamesrv runs there"):
             await producer.ping()
+
+
+@pytest.mark.parametrize("kind", [Producer, PullConsumer])
+async def test_a_client_that_never_reached_a_nameserver(kind: type[Producer | PullConsumer]) -> None:
+    """It sends nothing at its start; all the same it finds out whether a nameserver is there, and when one comes."""
+    server = await Scripted().start()  # to have a port
+    await server.stop()
+    async with kind("p", nameserver=server.address) as client:
+        assert client.healthy.reasons == (f"No nameserver has answered yet: {server.address}",)
+        await eventually(lambda: "Check that mqnamesrv runs there" in client.healthy.reasons[0])
+        async with server:
+            await eventually(lambda: bool(client.healthy))
+        with pytest.raises(NameserverUnreachable):
+            await client.ping()
+        assert client.healthy, "it goes on by the routes that it knows"
+
+
+async def test_any_thread_may_ask(lab: Lab, seen: Seen) -> None:
+    """As a route of FastAPI that is a plain function, or the thread of a probe."""
+    await lab.send("T", b"x")
+    push = PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T")
+    lite = LitePullConsumer("l", nameserver=lab.address).subscribe("T")
+    async with push, lite:
+        for client in (push, lite, lab.producer, lab.puller):
+            assert await asyncio.to_thread(lambda each: each.healthy.reasons, client) == ()
+    assert await asyncio.to_thread(lambda: push.healthy.reasons) == push.healthy.reasons != ()
+
+
+def test_the_event_loop_is_over(address: str) -> None:
+    producer = Producer("p", nameserver=address)
+    with pytest.warns(ResourceWarning):
+        asyncio.run(producer.start())
+        assert producer.healthy.reasons == ("The event loop in which this client was started does not run.",)
+        asyncio.run(another_client_starts(address))
+        del producer
+        gc.collect()
+
+
+async def another_client_starts(address: str) -> None:
+    async with Producer("p", nameserver=address):
+        pass
 
 
 def test_blocking_clients(address: str) -> None:

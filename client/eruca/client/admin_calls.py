@@ -71,9 +71,16 @@ class Client(Startable):
     """
 
     @property
-    @abstractmethod
     def session(self) -> Session:
         """The session in use. Raises StateError before start, after stop, and in another event loop."""
+        session = self._seat
+        session.check_here()
+        return session
+
+    @property
+    @abstractmethod
+    def _seat(self) -> Session:
+        """The session in use, in whatever thread. Raises StateError before start and after stop."""
 
     async def start(self, *, wait: float | None = None) -> None:
         """Start: a consumer joins its group and begins to pull; a producer connects when it has something to send.
@@ -105,15 +112,16 @@ class Client(Startable):
 
     @property
     def healthy(self) -> Health:
-        """Whether the client runs and reaches the brokers that it uses, and else why not; asks nobody.
+        """Whether the client runs, has reached a nameserver, and reaches the brokers that it uses; else why not.
 
-        It is true or false, as in ``if not consumer.healthy``; its ``reasons`` are sentences.
+        It is true or false, as in ``if not consumer.healthy``; its ``reasons`` are sentences. May be asked in any
+        thread, and asks nobody: a client looks for a nameserver by itself from its start on. One that is lost later
+        makes no client unhealthy, since it goes on by the routes that it knows.
         """
         try:
-            session = self.session
+            return Health(self._seat.troubles)
         except StateError as error:
             return Health((str(error),))
-        return Health(session.presence.reasons)
 
     @bounded
     async def ping(self, *, timeout: float | None = None) -> None:
@@ -163,7 +171,16 @@ class Client(Startable):
         check_least(1, queues=number)
         check_least(0, topic_sys_flag=topic_sys_flag)
         session = self.session
-        route = await session.directory.stored_route(key)
+        try:
+            route = await session.directory.stored_route(key)
+        except TopicNotFound:
+            if key != names.DEFAULT_TOPIC:
+                raise
+            raise TopicNotFound(
+                key,
+                "No broker creates topics by it (autoCreateTopicEnable=false): give the name of the cluster, such as "
+                f'create_topic("{topic}", key="DefaultCluster").',
+            ) from None
         masters = {name: addresses[MASTER] for name, addresses in route.brokers.items() if MASTER in addresses}
         if not masters:
             raise ClientError("Not found broker, maybe key is wrong")

@@ -9,6 +9,8 @@ asker has stopped waiting is not begun.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import inspect
 import typing
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -18,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar, cast, overload
 import msgspec
 
 from eruca.client import callbacks
-from eruca.client.checks import check_kind, check_seconds
+from eruca.client.checks import check_kind, check_seconds, check_wait
 from eruca.client.config import ClientSettings, check_topic
 from eruca.client.consuming.push_consumer import PushConsumer
 from eruca.client.environment import known_options
@@ -167,6 +169,7 @@ class RPC(Startable):
         self.topic = topic
         self.group = group
         self._timeout = timeout
+        self._settings = settings
         self._producer = Producer(group, settings=settings)
         self._consumer = PushConsumer(group, self._answer, concurrency=concurrency, settings=settings)
         self._consumer.subscribe(topic)
@@ -294,14 +297,22 @@ class RPC(Startable):
     # ------------------------------------------------------------------ life
 
     async def start(self, *, wait: float | None = None) -> None:
-        """Start; with functions, it takes calls from then on. ``wait`` and errors as of ``PushConsumer.start``."""
+        """Start; with functions, it takes calls from then on. ``wait`` and errors as of ``PushConsumer.start``.
+
+        With functions it creates its topic where brokers let producers do so (autoCreateTopicEnable).
+        """
+        clock = asyncio.get_running_loop().time
+        end = clock() + (self._settings.start_wait or 0 if wait is None else check_wait("wait", wait))
         await self._producer.start(wait=wait)
         self._running = True
         try:
             if self._methods:
-                await self._consumer.start(wait=wait)
+                with contextlib.suppress(ClientError):  # what is missing then, the consumer says
+                    await self._producer.create_topic(self.topic)
+                await self._consumer.start(wait=max(end - clock(), 0))
         except BaseException:
             await self.stop()
+            self._producer = Producer(self.group, settings=self._settings)  # so that it can be started again
             raise
 
     async def stop(self) -> None:

@@ -249,11 +249,7 @@ class _AdminCalls(_Blocking[C]):
     @property
     def healthy(self) -> admin_calls.Health:
         """As the asynchronous ``healthy``."""
-
-        async def asked() -> admin_calls.Health:
-            return cast("admin_calls.Client", self._client).healthy
-
-        return self._thread.run(asked())
+        return cast("admin_calls.Client", self._client).healthy
 
     ping = _waiting(admin_calls.Client.ping)
     create_topic = _waiting(admin_calls.Client.create_topic)

@@ -94,11 +94,46 @@ async def test_what_was_missing_is_the_topic(lab: Lab, seen: Seen) -> None:
     consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address, start_from="first").subscribe("Missing")
     with pytest.raises(ClusterNotReady, match="No route info of this topic: Missing") as failed:
         await consumer.start(wait=ONE_LOOK)
+    command = f"`mqadmin updateTopic -n {lab.address} -c DefaultCluster -t Missing`"
+    assert f'`await producer.create_topic("Missing", key="DefaultCluster")` or by {command}' in str(failed.value)
     assert isinstance(failed.value.__cause__, TopicNotFound)
     await lab.send("Missing", b"x")
     await consumer.start(wait=10)  # it can be started again
     await seen.reaches(1)
     await consumer.stop()
+
+
+def price_service(address: str) -> RPC:
+    service = RPC("Prices", "price-service", nameserver=address)
+
+    @service.method
+    async def price(item: str) -> int:
+        return len(item)
+
+    return service
+
+
+async def test_a_service_of_functions_makes_its_topic(lab: Lab) -> None:
+    """Else it would wait for the first call, which others begin when the service is there."""
+    service = price_service(lab.address)
+    await service.start(wait=10)
+    async with RPC("Prices", "shop", nameserver=lab.address) as shop:
+        assert await shop.call("price", ["soup"]) == 4
+    await service.stop()
+
+
+async def test_where_brokers_make_no_topics_a_service_says_what_to_do(tmp_path: Path) -> None:
+    config = small_broker()
+    config.auto_create_topic_enable = False
+    async with Cluster(tmp_path, broker=config) as cluster, Producer("p", nameserver=cluster.address) as producer:
+        service = price_service(cluster.address)
+        with pytest.raises(ClusterNotReady, match="Create it first, by `await producer"):
+            await service.start(wait=ONE_LOOK)
+        with pytest.raises(TopicNotFound, match=r'create_topic\("Prices", key="DefaultCluster"\)'):
+            await producer.create_topic("Prices")
+        await producer.create_topic("Prices", key=config.broker_cluster_name)
+        await service.start(wait=10)
+        await service.stop()
 
 
 async def test_what_was_missing_is_the_broker(server: Scripted) -> None:

@@ -81,7 +81,7 @@ async def test_queues_take_turns(lab: Lab) -> None:
     results = [await producer.send(HELLO) for _ in range(8)]
     assert {result.queue for result in results[:4]} == {result.queue for result in results[4:]}
     assert len(lab.a.sends) == len(lab.b.sends) == 4
-    assert lab.names.asked == ["T"]
+    assert lab.names.asked.count("T") == 1
 
 
 async def test_pipelined_sends_end_in_their_order(lab: Lab) -> None:

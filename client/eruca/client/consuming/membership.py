@@ -102,11 +102,10 @@ class GroupMember(Generic[R]):
     # ------------------------------------------------------------------ joining and leaving
 
     @property
-    def running_session(self) -> Session:
-        """The session in use. Raises StateError before start, after stop, and in another event loop."""
+    def seat(self) -> Session:
+        """The session in use, in whatever thread. Raises StateError before start and after stop."""
         if self.session is None:
             raise not_running("consumer", stopped=self.stopping)
-        self.session.check_here()
         return self.session
 
     def check_here(self) -> None:

@@ -301,9 +301,8 @@ class PushConsumer(Client):
         return self._engine.membership.details
 
     @property
-    def session(self) -> Session:
-        """The session in use. Raises StateError before start, after stop, and in another event loop."""
-        return self._engine.membership.running_session
+    def _seat(self) -> Session:
+        return self._engine.membership.seat
 
     def _needs(self) -> tuple[ClientSettings, Collection[str]]:
         return self._engine.membership.needs

@@ -21,16 +21,20 @@ from typing import TypeVar
 from eruca.client.config import read_addresses
 from eruca.client.errors import BadConfig, NameserverUnreachable
 from eruca.client.log import log
-from eruca.protocol.api import Endpoint
+from eruca.protocol.api import GET_ROUTEINFO_BY_TOPIC, Endpoint
 from eruca.protocol.codes import RequestCode, ResponseCode
 from eruca.protocol.errors import Refused
 from eruca.protocol.header import Header
+from eruca.protocol.headers.routes import RouteOf
+from eruca.protocol.names import DEFAULT_TOPIC
 from eruca.remoting import Answer, Channels, RemotingError
 from eruca.remoting.addresses import split_address
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
 
+REACH_FIRST, REACH_MOST = 0.05, 5.0
+"""Seconds between two looks for a nameserver that answers, doubling."""
 KNOWN_TO_ALL = (RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO)
 HESITATES = 3
 """The part of the timeout after which the next nameserver is asked, too."""
@@ -51,6 +55,11 @@ class Nameservers:
         self._faults: list[str] = []
         self._order: list[str] = []
         self._looking = asyncio.Lock()
+        self.reached = False
+        """Whether one of them has answered since the start."""
+        self.last_failure: NameserverUnreachable | None = None
+        """Why none of them answered last."""
+        self._under_way = 0
 
     @property
     def may_change(self) -> bool:
@@ -67,6 +76,26 @@ class Nameservers:
 
         Raises NameserverUnreachable when that holds for all, and Refused as the answering one says.
         """
+        self._under_way += 1
+        try:
+            return await self._ask(endpoint, ask, body)
+        except NameserverUnreachable as error:
+            self.last_failure = error
+            raise
+        finally:
+            self._under_way -= 1
+
+    async def look_for_one(self) -> None:
+        """Return when one of them has answered, whatever was asked; asks by itself when nobody else does."""
+        pause, harmless = REACH_FIRST, RouteOf(topic=DEFAULT_TOPIC, accept_standard_json_only=True)
+        while not self.reached:
+            if not self._under_way:
+                with contextlib.suppress(NameserverUnreachable, Refused):
+                    await self.call(GET_ROUTEINFO_BY_TOPIC, harmless)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, REACH_MOST)
+
+    async def _ask(self, endpoint: Endpoint[A, R], ask: A | None, body: bytes) -> Answer[R]:
         if not self._order:
             async with self._looking:
                 if not self._order:
@@ -110,6 +139,7 @@ class Nameservers:
                     else:
                         answered = task
                 if answered is not None:
+                    self.reached = True
                     for address in under_way.values():
                         self._put_last(address)
                     return answered.result()

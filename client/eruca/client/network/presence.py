@@ -51,16 +51,16 @@ class Presence:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """A sentence for each broker that is away, or silent."""
-        now = monotonic()
+        """A sentence for each broker that is away, or silent; may be asked in any thread."""
+        now, lost, quiet = monotonic(), self.away.copy(), self._silent.copy()
         away = (
             f"{_shown(broker)} is away for {now - away.since:.1f} s ({away.cause})"
-            for broker, away in sorted(self.away.items())
+            for broker, away in sorted(lost.items())
         )
         silent = (
             f"{_shown(broker)} does not answer for {now - since:.1f} s"
-            for broker, since in sorted(self._silent.items())
-            if broker not in self.away
+            for broker, since in sorted(quiet.items())
+            if broker not in lost
         )
         return (*away, *silent)
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Collection
 
 from eruca.client.checks import check_wait
 from eruca.client.config import ClientSettings
-from eruca.client.errors import BrokerUnreachable, ClientError, ClusterNotReady
+from eruca.client.errors import BrokerUnreachable, ClientError, ClusterNotReady, TopicNotFound
 from eruca.client.network.session import Session
 
 FIRST = 0.05
@@ -70,7 +70,16 @@ async def _look(session: Session, topics: Collection[str]) -> None:
     if not topics:
         await _reach_one(session, directory.addresses(with_slaves=False))
     for topic in sorted(topics):
-        route = await directory.refresh(topic)
+        try:
+            route = await directory.refresh(topic)
+        except TopicNotFound:
+            name = min(cluster.cluster_addr_table, default="DefaultCluster")
+            raise TopicNotFound(
+                topic,
+                f'Create it first, by `await producer.create_topic("{topic}", key="{name}")` or by '
+                f"`mqadmin updateTopic -n {session.nameservers.addresses[0]} -c {name} -t {topic}`; or start without "
+                "waiting: a consumer then finds the topic when the first message makes it.",
+            ) from None
         await _reach_one(session, sorted({each for broker in route.brokers.values() for each in broker.values()}))
 
 

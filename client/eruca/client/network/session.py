@@ -187,6 +187,7 @@ class Session:
         else:
             session = cls(settings)
             sessions.append(session)
+            session.spawn(session.nameservers.look_for_one())
             session.spawn(session._refresh_routes())
             if session.nameservers.may_change:
                 session.spawn(session._refresh_nameservers())
@@ -221,6 +222,20 @@ class Session:
     def closed(self) -> bool:
         """Whether the last client has left."""
         return not self._users
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """Why what this session does is not to be relied upon, as sentences; may be asked in any thread."""
+        try:
+            self.check_fork()
+        except ForkedClient as error:
+            return (str(error),)
+        if not self.loop.is_running():
+            return ("The event loop in which this client was started does not run.",)
+        if not self.nameservers.reached:
+            why = self.nameservers.last_failure or ", ".join(self.nameservers.addresses)
+            return (f"No nameserver has answered yet: {why}",)
+        return self.presence.reasons
 
     def _tell_left_behind(self) -> None:
         """Warn of the consumers that nobody stopped; a producer does so itself."""

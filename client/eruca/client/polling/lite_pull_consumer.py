@@ -319,9 +319,8 @@ class LitePullConsumer(Client):
         return self._membership.details
 
     @property
-    def session(self) -> Session:
-        """The session in use. Raises StateError before start, after stop, and in another event loop."""
-        return self._membership.running_session
+    def _seat(self) -> Session:
+        return self._membership.seat
 
     def _needs(self) -> tuple[ClientSettings, Collection[str]]:
         return self._membership.needs

@@ -272,11 +272,9 @@ class PullConsumer(Client):
                 await session.leave(self._member_options.events)
 
     @property
-    def session(self) -> Session:
-        """The session in use. Raises StateError before start, after stop, and in another event loop."""
+    def _seat(self) -> Session:
         if self._session is None:
             raise not_running("consumer", stopped=self._stopped)
-        self._session.check_here()
         return self._session
 
     @property

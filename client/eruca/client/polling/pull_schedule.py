@@ -218,9 +218,8 @@ class PullScheduleService(Client):
         return self.membership.details
 
     @property
-    def session(self) -> Session:
-        """The session in use. Raises StateError before start, after stop, and in another event loop."""
-        return self.membership.running_session
+    def _seat(self) -> Session:
+        return self.membership.seat
 
     def _needs(self) -> tuple[ClientSettings, Collection[str]]:
         return self.membership.needs

@@ -181,11 +181,15 @@ class Producer(Client):
             await session.leave(self._listeners)
 
     @property
+    def _seat(self) -> Session:
+        if self._session is None:
+            raise not_running("producer", stopped=self._stopped)
+        return self._session
+
+    @property
     def session(self) -> Session:
         """The session in use. Raises StateError before start, after stop and elsewhere than its event loop."""
-        session = self._session
-        if session is None:
-            raise not_running("producer", stopped=self._stopped)
+        session = self._session or self._seat
         # What check_here asks, without a call, as this is done for each send.
         if session.thread != get_ident() or not session.loop.is_running() or session.forks != fork_count():
             session.check_here()
