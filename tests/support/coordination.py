@@ -36,6 +36,23 @@ class FakeCoordinator:
         self.away = False
         self._wake()
 
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys that are there."""
+        return frozenset(self._entries)
+
+    def empty(self) -> None:
+        """Lose all keys and holds, as when the disks of etcd were emptied."""
+        self._entries.clear()
+        self._held.clear()
+        self._holds.clear()
+        self._revision += 1
+        self._wake()
+
+    def expire(self, key: str) -> None:
+        """End the hold on which a key stands, as when its broker has died."""
+        self._end(self._held[key])
+
     def _answer(self) -> None:
         if self.away:
             raise Unavailable("the fake is away")
@@ -105,6 +122,45 @@ class FakeCoordinator:
             if not self.away:
                 yield
             await changed.wait()
+
+    async def close(self) -> None:
+        return None
+
+
+class FakeClient:
+    """One of several clients of a fake, which can be cut off from it by itself: ``cut_off``."""
+
+    def __init__(self, fake: FakeCoordinator) -> None:
+        self.cut_off = False
+        self._fake = fake
+
+    def _there(self) -> FakeCoordinator:
+        if self.cut_off:
+            raise Unavailable("this client is cut off")
+        return self._fake
+
+    async def read(self, key: str) -> Entry | None:
+        return await self._there().read(key)
+
+    async def read_all(self, prefix: str) -> dict[str, Entry]:
+        return await self._there().read_all(prefix)
+
+    async def change(self, seen: Mapping[str, int], puts: Sequence[Put], deletes: Sequence[str] = ()) -> int | None:
+        return await self._there().change(seen, puts, deletes)
+
+    async def hold(self, seconds: int) -> int:
+        return await self._there().hold(seconds)
+
+    async def renew(self, hold: int) -> None:
+        await self._there().renew(hold)
+
+    async def release(self, hold: int) -> None:
+        await self._there().release(hold)
+
+    async def watch(self, prefix: str) -> AsyncIterator[None]:
+        async for _ in self._fake.watch(prefix):
+            if not self.cut_off:
+                yield
 
     async def close(self) -> None:
         return None

@@ -1,4 +1,4 @@
-"""The two clocks of every layer that does I/O. Pure layers take the time as an argument.
+"""The clocks of every layer that does I/O. Pure layers take the time as an argument.
 
 Stamps, in records, in files and on the wire, are of the wall clock: others read them. Durations are measured by the
 monotonic clock, since the wall clock jumps (an operator, NTP, a virtual machine that resumes). Times of the monotonic
@@ -20,6 +20,13 @@ def now_ms() -> int:
 def monotonic_ms() -> int:
     """Milliseconds since some moment, for durations; never goes back, and stands still while the machine sleeps."""
     return time.monotonic_ns() // 1_000_000
+
+
+def boottime_ms() -> int:
+    """As ``monotonic_ms``, and goes on while the machine sleeps, where the system has such a clock."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+    return monotonic_ms()
 
 
 class ClockShift:

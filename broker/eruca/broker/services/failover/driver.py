@@ -1,0 +1,506 @@
+"""One broker in its group: carries out the rules of ``failover.member``, by etcd, its office and its links.
+
+Owns the order: one event after the other, and the actions of each before the next event; calls to etcd one after the
+other as well, but beside the events, so that a broker goes on while etcd is away. What became of a call comes as an
+event; an outcome that is unknown is none, and etcd is read until it is known. Must not know what an event means: the
+rules do. Invariants: a broker's keys are on its own hold; nobody stands while the key ``master`` of another is there,
+nor while that master is heard; bytes of a master are appended only by a follower of its epoch, and after the epoch is
+noted on the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+import structlog
+
+from eruca.broker.coordination.port import ABSENT, Coordinator, HoldEnded, OutcomeUnknown, Put, Unavailable
+from eruca.broker.failover import epochs as lists
+from eruca.broker.failover import group as groups
+from eruca.broker.failover import in_sync
+from eruca.broker.failover.group import GroupUnreadable
+from eruca.broker.failover.member import (
+    Accept,
+    Action,
+    Bar,
+    Changed,
+    Copied,
+    CutTo,
+    Event,
+    Join,
+    MasterSilent,
+    Member,
+    NotChanged,
+    Note,
+    Noted,
+    Propose,
+    Read,
+    Rules,
+    Seek,
+    State,
+    StepDown,
+    Tell,
+    Welcome,
+)
+from eruca.broker.failover.sureness import HEARD_FOR, sure, sure_until
+from eruca.broker.services.failover.candidacy import Verdict, verdict
+from eruca.broker.services.failover.keys import Keys, Mastery, Present, Standing, View, encode
+from eruca.broker.services.failover.ports import Frame, Links, Office, Self
+from eruca.broker.services.failover.presence import RENEW_EVERY, Presence
+from eruca.broker.store import CopyRefused
+from eruca.broker.store.cut import CutRefused
+from eruca.remoting.clock import boottime_ms
+from eruca.remoting.log_repeats import Repeats
+from eruca.remoting.tasks import Tasks, end
+
+log = structlog.get_logger("eruca.broker.failover")
+
+
+class Pace(NamedTuple):
+    """Seconds between two things."""
+
+    renew: float = RENEW_EVERY
+    again: float = 0.2
+    """Until etcd is asked again that did not answer, or has refused the same."""
+    doubt: float = 1.0
+    """Between two reads while it is not known what became of a change; between two tries to write to a disk."""
+    look: float = 0.1
+    """Between two looks whether the master is silent."""
+    silence: float = HEARD_FOR / 1000
+    """For how long a master must not have been heard before somebody stands."""
+
+
+class _Look(NamedTuple):
+    """Is it time to stand?"""
+
+
+class _Emptied(NamedTuple):
+    """etcd has no such group any more."""
+
+
+class _Redo(NamedTuple):
+    """An action that failed for a reason that may pass."""
+
+    action: Note
+
+
+class Driver:
+    """A broker's part in its group; ``post`` takes what links and the store see."""
+
+    def __init__(
+        self,
+        me: Self,
+        keys: Keys,
+        coordinator: Coordinator,
+        office: Office,
+        links: Links,
+        tasks: Tasks,
+        rules: Rules,
+        monotonic: Callable[[], int] = boottime_ms,
+        pace: Pace | None = None,
+    ) -> None:
+        self.member = Member(me.broker_id, me.store)
+        self._me = me
+        self._keys = keys
+        self._coordinator = coordinator
+        self._office = office
+        self._links = links
+        self._tasks = tasks
+        self._rules = rules
+        self._monotonic = monotonic
+        self._pace = pace or Pace()
+        self._presence = Presence(coordinator, monotonic, self._pace.renew)
+        self._presence.on_hold = self._want
+        self._events: asyncio.Queue[Event | Frame | _Look | _Emptied | _Redo] = asyncio.Queue()
+        self._view: View | None = None
+        self._wanted = asyncio.Event()
+        self._unread = True
+        """Whether etcd is to be read."""
+        self._proposal: Propose | None = None
+        self._refused: Propose | None = None
+        self._stated: tuple[int, Present] | None = None
+        """On which hold this broker's key stands, and what it says."""
+        self._stands: Standing | None = None
+        """What it says of an election."""
+        self._stood_at = 0
+        self._mastery: tuple[int, int] | None = None
+        """The hold and the epoch of the key ``master``, if this broker has put it."""
+        self._looking = False
+        """Whether a look waits to be done."""
+        self._running: list[asyncio.Task[None]] = []
+        self._repeats = Repeats()
+
+    # ------------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        """Take part from now on; the store is open. Raises StoreDamaged, OSError."""
+        self.member = self.member._replace(end=await self._office.settle(), epochs=self._office.epochs())
+        start = self._tasks.start
+        self._running = [
+            start("failover", self._run()),
+            start("failover at etcd", self._ask()),
+            start("failover's hold", self._presence.run()),
+            start("failover's watch", self._watch()),
+            start("failover's looks", self._look_again()),
+        ]
+
+    async def stop(self) -> None:
+        """Take part no more; the keys go at once. The office stays what it is."""
+        await end(self._running)
+        self._running = []
+        self._links.leave()
+        self._links.dismiss()
+        await self._presence.release()
+
+    def post(self, event: Event | Frame) -> None:
+        """Something happened."""
+        self._events.put_nowait(event)
+
+    @property
+    def sure(self) -> bool:
+        """Whether this is the master, and nobody else can have been elected."""
+        member = self.member
+        if member.state is not State.MASTER or member.known is None:
+            return False
+        members = in_sync.counted(member.known.group, member.proposed)
+        held = self._mastery is not None and self._mastery == (self._presence.hold, member.epoch)
+        leased = self._presence.leased if held else None
+        return sure(self._monotonic(), sure_until(members, member.broker_id, leased, self._links.answered()))
+
+    # ------------------------------------------------------------------ events
+
+    async def _run(self) -> None:
+        while True:
+            event = await self._events.get()
+            match event:
+                case Frame():
+                    await self._append(event)
+                case _Look():
+                    self._looking = False
+                    await self._consider()
+                case _Emptied():
+                    if self.member.state is not State.BARRED:
+                        await self._bar(
+                            f"etcd has no group, but the log has epoch {self.member.epoch}: etcd was emptied"
+                        )
+                case _Redo():
+                    if event.action.epochs == self.member.epochs:
+                        await self._do(event.action)
+                case _:
+                    await self._step(event)
+
+    async def _step(self, event: Event) -> None:
+        before, step = self.member, self._rules.step(self.member, event)
+        self.member = step.member
+        self._report(before, step.member)
+        for action in step.actions:
+            await self._do(action)
+        if step.member.confirmed != before.confirmed:
+            self._office.show(step.member.confirmed)
+        if isinstance(event, Read) and step.member.state is State.JOINING:
+            self._connect()
+        if not self._wanted.is_set() and (self._proposal is not None or self._lacks_mastery()):
+            self._want()
+
+    async def _do(self, action: Action) -> None:
+        match action:
+            case Seek():
+                self._seek()
+            case Propose():
+                self._proposal = action
+            case Note():
+                await self._note(action)
+            case CutTo(end):
+                await self._cut(end)
+            case Accept():
+                await self._office.lead(self.member.epoch)
+            case StepDown():
+                await self._office.follow()
+                self._links.dismiss()
+                self.member = self.member._replace(end=await self._office.settle())
+            case Join():
+                await self._leave()
+                self._connect()
+            case Tell(report):
+                self._links.tell(report)
+            case Welcome(broker_id, answer):
+                self._links.welcome(broker_id, answer)
+            case Bar(reason):
+                await self._bar(reason)
+
+    async def _note(self, note: Note) -> None:
+        try:
+            await self._office.note(note.epochs)
+        except OSError as fault:
+            log.error("epoch_not_noted", fault=str(fault), consequence="this broker does not lead before")
+            asyncio.get_running_loop().call_later(self._pace.doubt, self._events.put_nowait, _Redo(note))
+            return
+        if self.member.state is State.PROMOTING:
+            self.post(Noted())
+
+    async def _cut(self, end: int) -> None:
+        try:
+            await self._office.cut(end)
+        except (CutRefused, OSError) as fault:
+            await self._bar(f"its log could not be cut off at {end}: {fault}")
+
+    async def _bar(self, reason: str) -> None:
+        self.member = self.member._replace(state=State.BARRED)
+        self._links.leave()
+        self._links.dismiss()
+        await self._office.follow()
+        self._office.bar(reason)
+
+    async def _append(self, frame: Frame) -> None:
+        """Take in a part of the master's log, which belongs to its epoch on the disk before its first byte is here."""
+        member = self.member
+        known = member.known
+        if member.state is not State.FOLLOWING or known is None or known.group.master_epoch != frame.master_epoch:
+            return
+        if frame.part is not None and frame.part not in member.epochs:
+            epochs = lists.begin(member.epochs, frame.part.epoch, frame.part.start)
+            self.member = member._replace(epochs=epochs)
+            try:
+                await self._office.note(epochs)
+            except OSError as fault:
+                await self._copy_failed(fault)
+                return
+        try:
+            reached = await self._office.append(frame)
+        except (CopyRefused, OSError) as fault:
+            await self._copy_failed(fault)
+            return
+        await self._step(Copied(frame.master_epoch, frame.part, reached, frame.confirmed))
+
+    async def _copy_failed(self, fault: Exception) -> None:
+        log.error("copy_not_written", fault=str(fault))
+        self._links.leave()
+        self._connect()
+
+    def _connect(self) -> None:
+        """Look for the master where etcd says that it is."""
+        view, known = self._view, self.member.known
+        if view is None or known is None:
+            return
+        group = known.group
+        there = view.present.get(group.master_broker_id)
+        if view.master is not None and view.master.epoch == group.master_epoch:
+            self._links.join(view.master.ha_address, group.master_epoch)
+        elif there is not None:
+            self._links.join(there.ha_address, group.master_epoch)
+
+    async def _leave(self) -> None:
+        """Take no more of the former master's log, and know where this one ends."""
+        self._links.leave()
+        self.member = self.member._replace(end=await self._office.settle())
+
+    def _report(self, before: Member, after: Member) -> None:
+        if before.state is not after.state:
+            group = after.known.group if after.known is not None else None
+            log.info(
+                "failover_state",
+                former=before.state.value,
+                state=after.state.value,
+                epoch=group.master_epoch if group is not None else 0,
+                master=group.master_broker_id if group is not None else None,
+                end=after.end,
+            )
+        if after.state is State.MASTER and after.known is not None and before.known is not None:
+            members, former = after.known.group.sync_state_set, before.known.group.sync_state_set
+            if members != former:
+                log.info(
+                    "sync_state_set",
+                    members=sorted(members),
+                    former=sorted(former),
+                    epoch=after.known.group.sync_state_set_epoch,
+                )
+
+    # ------------------------------------------------------------------ standing for election
+
+    async def _look_again(self) -> None:
+        while True:
+            await asyncio.sleep(self._pace.look)
+            if not self._looking:
+                self._looking = True
+                self._events.put_nowait(_Look())
+
+    async def _consider(self) -> None:
+        """Stand if the master is gone, and it is this broker's turn."""
+        view, member = self._view, self.member
+        if view is None or view.known is None or view.known != member.known or self._presence.hold is None:
+            return
+        if view.master is not None and not self._is_mine(view.master):
+            self._stands = None
+            return
+        if member.state not in (State.SEEKING, State.JOINING, State.FOLLOWING):
+            return
+        now = self._monotonic()
+        heard = self._links.master_heard()
+        if heard is not None and now - heard < self._pace.silence * 1000:
+            return
+        if not self._rules.may_stand(member, view.known):
+            return
+        match verdict(view, member, self._stands, now - self._stood_at, mine=self._me):
+            case Verdict.STAND:
+                self._stands = None
+                await self._leave()
+                await self._step(MasterSilent())
+            case Verdict.SAY:
+                self._stands = Standing(view.known.revision, member.epoch, member.end, self._me.priority)
+                self._stood_at = now
+                self._want()
+            case Verdict.WAIT:
+                pass
+
+    def _is_mine(self, master: Mastery) -> bool:
+        """Whether the key is this broker's of a former life."""
+        return (master.broker_id, master.store) == (self._me.broker_id, self._me.store)
+
+    # ------------------------------------------------------------------ etcd
+
+    def _want(self) -> None:
+        self._wanted.set()
+
+    def _seek(self) -> None:
+        self._unread = True
+        self._want()
+
+    async def _watch(self) -> None:
+        async for _ in self._coordinator.watch(self._keys.prefix):
+            self._seek()
+
+    async def _ask(self) -> None:
+        """Ask etcd for what is wanted, one call after the other."""
+        while True:
+            await self._wait()
+            self._wanted.clear()
+            try:
+                await self._ask_once()
+            except HoldEnded:
+                self._presence.ended()
+            except OutcomeUnknown as fault:
+                self._troubled(fault)
+                self._seek()
+            except (Unavailable, GroupUnreadable) as fault:
+                self._troubled(fault)
+                await asyncio.sleep(self._pace.again)
+                self._want()
+            else:
+                if (over := self._repeats.over("etcd")) is not None:
+                    log.info("etcd_answers", **over)
+
+    async def _wait(self) -> None:
+        """Wait until something is wanted; a change of unknown outcome is looked after."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._pace.doubt):
+                await self._wanted.wait()
+        if self.member.proposed is not None and self._proposal is None:
+            self._unread = True
+
+    def _troubled(self, fault: Exception) -> None:
+        again = self._repeats.failed("etcd")
+        if again is not None:
+            log.warning("etcd_silent", fault=str(fault), **again)
+
+    async def _ask_once(self) -> None:
+        if self._proposal is not None:
+            await self._propose(self._proposal)
+        await self._state_presence()
+        if self._lacks_mastery():
+            await self._put_mastery()
+        if self._unread:
+            self._unread = False
+            try:
+                await self._read()
+            except BaseException:
+                self._unread = True
+                raise
+
+    async def _propose(self, proposal: Propose) -> None:
+        """Ask for a change of the group, unless the key has moved on meanwhile."""
+        group, revision = proposal
+        if self.member.proposed != group:
+            self._proposal = None
+            return
+        seen, puts = {self._keys.group: revision}, [Put(self._keys.group, groups.encode(group))]
+        hold = self._presence.hold
+        if self.member.state is State.CANDIDATE:
+            if hold is None:
+                return  # comes again with the hold
+            view = self._view
+            mine = view is not None and view.master is not None and self._is_mine(view.master)
+            seen[self._keys.master] = view.master_revision if view is not None and mine else ABSENT
+            puts.append(Put(self._keys.master, encode(self._mastery_of(group.master_epoch)), hold))
+        if proposal == self._refused:
+            await asyncio.sleep(self._pace.again)
+        self._proposal = None
+        try:
+            changed = await self._coordinator.change(seen, puts)
+        except OutcomeUnknown:
+            raise
+        except (HoldEnded, Unavailable):
+            self._proposal = proposal
+            raise
+        if changed is None:
+            self._refused = proposal
+            self.post(NotChanged())
+            return
+        if hold is not None and len(puts) > 1:
+            self._mastery = hold, group.master_epoch
+        self.post(Changed(changed))
+
+    async def _state_presence(self) -> None:
+        """Put this broker's own key where it lacks, or says something else."""
+        hold, me = self._presence.hold, self._me
+        present = Present(me.store, me.address, me.ha_address, self._stands)
+        if hold is not None and self._stated != (hold, present):
+            await self._coordinator.change({}, [Put(self._keys.member(me.broker_id), encode(present), hold)])
+            self._stated = hold, present
+
+    def _lacks_mastery(self) -> bool:
+        """Whether this master has to put its key again, on another hold, in its own epoch."""
+        leads = self.member.state in (State.PROMOTING, State.MASTER)
+        hold = self._presence.hold
+        return leads and hold is not None and self._mastery != (hold, self.member.epoch)
+
+    async def _put_mastery(self) -> None:
+        known, hold = self.member.known, self._presence.hold
+        if known is None or hold is None:
+            return
+        epoch = known.group.master_epoch
+        put = Put(self._keys.master, encode(self._mastery_of(epoch)), hold)
+        if await self._coordinator.change({self._keys.group: known.revision}, [put]) is None:
+            self._unread = True
+        else:
+            self._mastery = hold, epoch
+
+    def _mastery_of(self, epoch: int) -> Mastery:
+        me = self._me
+        return Mastery(me.broker_id, me.store, epoch, me.address, me.ha_address)
+
+    async def _read(self) -> None:
+        view = self._keys.view(await self._coordinator.read_all(self._keys.prefix))
+        self._view = view
+        if view.known is not None:
+            self.post(Read(view.known.group, view.known.revision))
+        else:
+            await self._without_group()
+
+    async def _without_group(self) -> None:
+        """Found the group, if this broker is to: never over a log that has been in one."""
+        if self.member.epochs:
+            self._events.put_nowait(_Emptied())
+        elif self._me.founds:
+            group = groups.found(self._me.broker_id, self._me.store)
+            if await self._coordinator.change(
+                {self._keys.group: ABSENT}, [Put(self._keys.group, groups.encode(group))]
+            ):
+                log.info("group_founded", group=self._keys.prefix, master=self._me.broker_id)
+            self._seek()
+        elif self._repeats.failed("group") == {}:
+            log.warning(
+                "group_missing", group=self._keys.prefix, remedy="start the broker that is configured as master"
+            )

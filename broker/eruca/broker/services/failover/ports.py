@@ -1,0 +1,93 @@
+"""What a driver of failover asks of the broker around it: the office that it holds, and the links to other brokers.
+
+Owns the contracts. The office is the store and the duties of the present role; links speak to the master, or to
+replicas. Whoever implements them calls ``Driver.post`` with what happens, and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from eruca.broker.failover.epochs import Epoch, Epochs
+from eruca.broker.failover.in_sync import Report
+from eruca.broker.failover.member import Welcomed
+
+
+class Self(NamedTuple):
+    """Who this broker is in its group."""
+
+    broker_id: int
+    store: str
+    address: str
+    ha_address: str
+    priority: int
+    """``brokerElectionPriority``."""
+    founds: bool
+    """Whether it is configured as the master: it founds a group that is not there."""
+
+
+class Frame(NamedTuple):
+    """A part of the master's log, all of it in ``part``; without data a heartbeat."""
+
+    master_epoch: int
+    part: Epoch | None
+    offset: int
+    data: bytes
+    confirmed: int
+
+
+class Office(Protocol):
+    """The broker as its driver sees it. One call at a time, and each has its effect when it returns."""
+
+    def epochs(self) -> Epochs:
+        """The list of the log's epochs. Raises StoreDamaged, OSError."""
+
+    async def note(self, epochs: Epochs) -> None:
+        """Write the list to the disk. Raises OSError."""
+
+    async def settle(self) -> int:
+        """Cut a part of a record off the log's end, and bring the log to the disk; where it ends. Raises OSError."""
+
+    async def append(self, frame: Frame) -> int:
+        """Append a part of the master's log; up to where the log can be relied on. Raises CopyRefused, OSError."""
+
+    async def cut(self, end: int) -> None:
+        """Cut the log off there, with all that points behind it. Raises CutRefused, OSError."""
+
+    async def lead(self, epoch: int) -> None:
+        """Be the master: it serves when this returns. Raises OSError."""
+
+    async def follow(self) -> None:
+        """Be no master, or remain none: nothing is acknowledged any more, and nothing is stored by itself."""
+
+    def show(self, confirmed: int) -> None:
+        """The log up to there is on all of the set: it may be shown, and sends up to there are answered."""
+
+    def bar(self, reason: str) -> None:
+        """An operator has to decide: say so."""
+
+
+class Links(Protocol):
+    """Connections to the other brokers of the group."""
+
+    def join(self, ha_address: str, epoch: int) -> None:
+        """Connect to the master there, again and again, and shake hands for this epoch."""
+
+    def leave(self) -> None:
+        """End the connection to the master; no more of it is posted."""
+
+    def tell(self, report: Report) -> None:
+        """Report to the master."""
+
+    def welcome(self, broker_id: int, answer: Welcomed) -> None:
+        """Answer a replica's handshake."""
+
+    def dismiss(self) -> None:
+        """End the connections of all replicas."""
+
+    def master_heard(self) -> int | None:
+        """When something came from the master last, in ms of the driver's clock; None if nothing did."""
+
+    def answered(self) -> Mapping[int, int]:
+        """When the last heartbeat that each replica answered was sent, in ms of the driver's clock."""

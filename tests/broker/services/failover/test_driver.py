@@ -1,0 +1,237 @@
+"""Drivers of one group, with a coordination service in the test's hand: founding, election, kills, and trouble."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from eruca.broker.failover.member import State
+from eruca.broker.services.failover.keys import Keys
+from tests.support.coordination import FakeClient, FakeCoordinator
+from tests.support.failover_groups import Machine, MemoryGroup
+
+KEYS = Keys("Lab", "broker-a")
+
+
+@pytest.fixture
+def etcd() -> FakeCoordinator:
+    return FakeCoordinator()
+
+
+@pytest.fixture
+async def group(etcd: FakeCoordinator) -> AsyncIterator[MemoryGroup[FakeClient]]:
+    async with MemoryGroup[FakeClient](lambda: FakeClient(etcd)) as group:
+        yield group
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def three(group: MemoryGroup[FakeClient]) -> Machine[FakeClient]:
+    """Broker 1 leads, all are in the set, and have ten messages."""
+    await group.start(1, 2, 3)
+    master = await group.led(by=1, members={1, 2, 3})
+    master.put(10)
+    await group.all_have(10)
+    return master
+
+
+async def test_the_one_that_is_configured_as_master_founds_the_group_and_all_come_into_the_set(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    await group.start(2, 3)
+    await until(lambda: all(m.driver.member.known is None for m in group.machines.values()))
+    await group.start(1)
+    master = await group.led(by=1, members={1, 2, 3})
+    master.put(25)
+    await group.all_have(25)
+    view = KEYS.view(await etcd.read_all(KEYS.prefix))
+    assert view.known is not None and view.master is not None
+    assert view.known.group.stores == ((1, "store-1"), (2, "store-2"), (3, "store-3"))
+    assert (view.master.broker_id, view.master.epoch) == (1, view.known.group.master_epoch)
+    assert view.master.ha_address == "broker-1:10912" and set(view.present) == {1, 2, 3}
+    assert master.driver.sure
+
+
+async def test_a_killed_master_is_replaced_and_comes_back_as_a_replica(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    master = await three(group)
+    epoch = master.office.leads
+    group.alone.add(1)
+    master.put(4)  # never on another broker
+    await group.kill(1)
+    await until(lambda: all(m.driver.member.state is State.JOINING for m in group.machines.values()))
+    assert group.master() is None  # its key is there
+    etcd.expire(KEYS.master)
+    second = await group.led()
+    assert epoch is not None and second.office.leads == epoch + 1
+    second.put(3)
+    await until(lambda: second.office.confirmed == 13)
+
+    group.alone.clear()
+    await group.start(1)
+    await group.led(by=second.broker_id, members={1, 2, 3})
+    await group.all_have(13)
+
+
+async def test_who_stops_in_order_is_replaced_at_once(group: MemoryGroup[FakeClient]) -> None:
+    await three(group)
+    await group.stop(1)
+    second = await group.led()
+    second.put()
+    await until(lambda: second.office.confirmed == 11)
+
+
+async def test_a_master_that_restarts_soon_leads_again_in_a_new_epoch(group: MemoryGroup[FakeClient]) -> None:
+    master = await three(group)
+    epoch = master.office.leads
+    await group.kill(1)
+    await group.start(1)
+    again = await group.led(by=1, members={1, 2, 3})
+    assert epoch is not None and again.office.leads == epoch + 1
+    again.put()
+    await group.all_have(11)
+
+
+@pytest.mark.parametrize(("behind", "ahead"), [(2, 3), (3, 2)])
+async def test_the_longest_log_goes_first(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator, behind: int, ahead: int
+) -> None:
+    master = await three(group)
+    etcd.away = True  # so that the set cannot change
+    group.alone.add(behind)
+    master.put(5)
+    await until(lambda: len(group.machines[ahead].disk.log) == 15)
+    await group.kill(1)
+    group.alone.clear()
+    etcd.expire(KEYS.master)
+    etcd.return_again()
+    second = await group.led(members={2, 3})
+    assert second.broker_id == ahead
+    await group.all_have(15)
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+async def test_an_outcome_that_is_lost_is_found_out(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator, lost: int
+) -> None:
+    master = await three(group)
+    epoch = master.office.leads
+    await group.kill(1)
+    etcd.lost_answers = lost
+    etcd.expire(KEYS.master)
+    second = await group.led()
+    assert epoch is not None and second.office.leads == epoch + 1
+    second.put()
+    await until(lambda: second.office.confirmed == 11)
+
+
+async def test_without_etcd_a_master_goes_on_and_nobody_stands(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    master = await three(group)
+    epoch = master.office.leads
+    etcd.away = True
+    for count in range(11, 40):
+        master.put()
+        await until(lambda: master.office.confirmed == count)  # noqa: B023
+        assert master.driver.sure
+    etcd.pass_time(10)  # all holds are over
+    etcd.return_again()
+    await until(lambda: {KEYS.master, *map(KEYS.member, (1, 2, 3))} <= etcd.keys)
+    assert group.master() is master and master.office.leads == epoch
+    view = KEYS.view(await etcd.read_all(KEYS.prefix))
+    assert view.master is not None and view.master.epoch == epoch
+
+
+async def test_a_master_that_reaches_nobody_is_not_sure_and_confirms_nothing(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    master = await three(group)
+    etcd.away = True
+    group.alone.add(1)
+    master.put()
+    assert master.driver.sure  # a moment ago it heard of all
+    master.slept = 3000
+    assert not master.driver.sure
+    assert master.office.confirmed == 10 and master.office.leads is not None
+
+
+async def test_a_slave_that_is_lost_leaves_the_set_and_the_others_go_on(group: MemoryGroup[FakeClient]) -> None:
+    master = await three(group)
+    group.alone.add(3)
+    await group.led(by=1, members={1, 2})
+    master.put(5)
+    await until(lambda: master.office.confirmed == 15)
+    group.alone.clear()
+    await group.led(by=1, members={1, 2, 3})
+    await group.all_have(15)
+
+
+async def test_a_former_master_that_lives_steps_down_and_what_only_it_has_is_cut_off(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    """As after SIGSTOP: its hold ended, and another one was elected."""
+    master = await three(group)
+    group.alone.add(1)
+    master.coordinator.cut_off = True
+    master.put(7)
+    etcd.expire(KEYS.master)
+    second = await group.led(members={2, 3})
+    second.put(2)
+    await until(lambda: second.office.confirmed == 12)
+    master.slept = 3000
+    assert (master.office.confirmed, master.driver.sure, master.office.leads) == (10, False, 2)
+
+    group.alone.clear()
+    master.coordinator.cut_off = False
+    await group.led(by=second.broker_id, members={1, 2, 3})
+    assert master.office.leads is None
+    await group.all_have(12)
+
+
+async def test_a_master_that_is_cut_off_from_etcd_only_stays(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    master = await three(group)
+    master.coordinator.cut_off = True
+    etcd.expire(KEYS.master)
+    for count in range(11, 60):
+        master.put()
+        await until(lambda: master.office.confirmed == count)  # noqa: B023
+    assert group.master() is master and master.driver.sure
+
+
+async def test_a_group_that_is_gone_from_etcd_bars_its_brokers(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    master = await three(group)
+    etcd.empty()
+    await until(lambda: all(m.office.barred is not None for m in group.machines.values()))
+    assert master.office.leads is None
+    assert "etcd was emptied" in str(master.office.barred)
+
+
+async def test_another_disk_is_no_member_before_it_has_copied_all(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    await three(group)
+    await group.kill(2)
+    await group.kill(3)
+    await group.led(by=1, members={1})
+    del group.disks[2]
+    await group.kill(1)
+    etcd.expire(KEYS.master)
+    await group.start(2)
+    await until(lambda: group.machines[2].driver.member.state is State.JOINING)
+    await group.start(1)
+    await group.led(by=1, members={1, 2})
+    await group.start(3)
+    await group.led(by=1, members={1, 2, 3})
+    await group.all_have(10)

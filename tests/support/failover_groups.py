@@ -1,0 +1,305 @@
+"""Groups of brokers that are nothing but their drivers of failover: logs in memory, and links that a test can cut.
+
+A log is a list of bytes, each of which is a message with the number of the epoch in which it was written. What a master
+confirms is acknowledged; ``acknowledged`` is the longest log that anybody was promised, and each further promise is
+compared with it. What the real broker does on its disk and on its sockets is not here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Generic, TypeVar
+from typing import Self as Same
+
+from eruca.broker.coordination.port import Coordinator
+from eruca.broker.failover import epochs as lists
+from eruca.broker.failover.epochs import Epochs
+from eruca.broker.failover.in_sync import Report
+from eruca.broker.failover.member import (
+    Asked,
+    Copied,
+    MasterLost,
+    ReplicaLost,
+    Reported,
+    Rules,
+    State,
+    Stored,
+    Welcomed,
+)
+from eruca.broker.services.failover.driver import Driver, Pace
+from eruca.broker.services.failover.keys import Keys
+from eruca.broker.services.failover.ports import Frame, Self
+from eruca.remoting.clock import boottime_ms
+from eruca.remoting.tasks import Tasks
+
+C = TypeVar("C", bound=Coordinator)
+QUICK = Pace(renew=0.05, again=0.01, doubt=0.05, look=0.01, silence=0.1)
+BEATS = 0.02
+"""Seconds between two heartbeats."""
+
+
+class Disk:
+    """What is left of a broker when it was killed: its log, its list of epochs, the id of its store."""
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+        self.log = bytearray()
+        self.epochs: Epochs = ()
+
+
+class MemoryOffice(Generic[C]):
+    """The office: a log, and whether this broker leads."""
+
+    def __init__(self, machine: Machine[C]) -> None:
+        self._machine = machine
+        self.leads: int | None = None
+        """The epoch in which it leads."""
+        self.barred: str | None = None
+        self.confirmed = 0
+
+    def epochs(self) -> Epochs:
+        return self._machine.disk.epochs
+
+    async def note(self, epochs: Epochs) -> None:
+        self._machine.disk.epochs = epochs
+
+    async def settle(self) -> int:
+        return len(self._machine.disk.log)
+
+    async def append(self, frame: Frame) -> int:
+        log = self._machine.disk.log
+        assert frame.offset == len(log)
+        log += frame.data
+        return len(log)
+
+    async def cut(self, end: int) -> None:
+        del self._machine.disk.log[end:]
+        self._machine.disk.epochs = lists.cut(self._machine.disk.epochs, end)
+
+    async def lead(self, epoch: int) -> None:
+        self.leads = epoch
+
+    async def follow(self) -> None:
+        self.leads = None
+
+    def show(self, confirmed: int) -> None:
+        self.confirmed = confirmed
+        self._machine.group.promised(bytes(self._machine.disk.log[:confirmed]), leads=self.leads is not None)
+
+    def bar(self, reason: str) -> None:
+        self.barred = reason
+
+
+class MemoryLinks(Generic[C]):
+    """Links to the drivers of the same group; those that the group cuts carry nothing."""
+
+    def __init__(self, machine: Machine[C]) -> None:
+        self._machine = machine
+        self._wanted: tuple[str, int] | None = None
+        self.master: Machine[C] | None = None
+        self.heard: int | None = None
+        self._answered: dict[int, int] = {}
+        self._sent: dict[int, int] = {}
+        """Up to where each replica got the log."""
+
+    def join(self, ha_address: str, epoch: int) -> None:
+        self._wanted = ha_address, epoch
+
+    def leave(self) -> None:
+        self._wanted = self.master = None
+
+    def tell(self, report: Report) -> None:
+        if self.master is not None and self._reaches(self.master):
+            self.master.driver.post(Reported(report))
+
+    def welcome(self, broker_id: int, answer: Welcomed) -> None:
+        replica = self._machine.group.machines.get(broker_id)
+        if replica is not None and self._reaches(replica):
+            self._sent[broker_id] = -1
+            replica.links.welcomed(self._machine, answer)
+
+    def welcomed(self, master: Machine[C], answer: Welcomed) -> None:
+        self.master, self.heard = master, boottime_ms()
+        self._machine.driver.post(answer)
+
+    def dismiss(self) -> None:
+        self._sent.clear()
+        self._answered.clear()
+
+    def master_heard(self) -> int | None:
+        return self.heard
+
+    def answered(self) -> Mapping[int, int]:
+        return self._answered
+
+    def _reaches(self, other: Machine[C]) -> bool:
+        return self._machine.group.connected(self._machine, other)
+
+    def beat(self) -> None:
+        """Shake hands where that is wanted; send what replicas lack, and a heartbeat."""
+        if self._wanted is not None and self.master is None:
+            self._shake_hands(*self._wanted)
+        if self.master is not None and not self._reaches(self.master):
+            self.master = None
+            self._machine.driver.post(MasterLost())
+        if self._machine.driver.member.state is State.MASTER:
+            for broker_id in tuple(self._sent):
+                self._send(broker_id)
+
+    def _shake_hands(self, ha_address: str, epoch: int) -> None:
+        for other in self._machine.group.machines.values():
+            its = other.driver.member
+            there = other.ha_address == ha_address and self._reaches(other)
+            if there and its.state is State.MASTER and its.known and its.known.group.master_epoch == epoch:
+                other.driver.post(Asked(self._machine.broker_id))
+
+    def _send(self, broker_id: int) -> None:
+        replica = self._machine.group.machines.get(broker_id)
+        me, log = self._machine.driver.member, self._machine.disk.log
+        if replica is None or not self._reaches(replica) or replica.links.master is not self._machine:
+            del self._sent[broker_id]
+            self._machine.driver.post(ReplicaLost(broker_id))
+            return
+        replica.links.heard = self._answered[broker_id] = boottime_ms()
+        at = len(replica.disk.log)
+        part = lists.at(me.epochs, at) if at < len(log) else None
+        if part is None:
+            replica.driver.post(Copied(me.epoch, None, at, me.confirmed))
+        elif replica.driver.member.state is State.FOLLOWING and self._sent[broker_id] < at:
+            self._sent[broker_id] = at
+            later = [entry.start for entry in me.epochs if entry.start > at]
+            stop = min([at + 3, len(log), *later])
+            replica.driver.post(Frame(me.epoch, part, at, bytes(log[at:stop]), me.confirmed))
+
+
+class Machine(Generic[C]):
+    """One broker that runs."""
+
+    def __init__(self, group: MemoryGroup[C], broker_id: int, disk: Disk) -> None:
+        self.group = group
+        self.broker_id = broker_id
+        self.disk = disk
+        self.slept = 0
+        """How many ms its clock is ahead of the others': as if it had slept."""
+        self.ha_address = f"broker-{broker_id}:10912"
+        self.office = MemoryOffice(self)
+        self.links = MemoryLinks(self)
+        self.coordinator = group.coordinator()
+        self.tasks = Tasks()
+        self.driver = Driver(
+            Self(broker_id, disk.store, f"broker-{broker_id}:10911", self.ha_address, 0, founds=broker_id == 1),
+            Keys("Lab", "broker-a"),
+            self.coordinator,
+            self.office,
+            self.links,
+            self.tasks,
+            Rules(),
+            monotonic=lambda: boottime_ms() + self.slept,
+            pace=group.pace,
+        )
+
+    def put(self, count: int = 1) -> None:
+        """Messages of a client; only a master stores them."""
+        assert self.office.leads is not None
+        self.disk.log += bytes([self.office.leads]) * count
+        self.driver.post(Stored(len(self.disk.log)))
+
+    @property
+    def members(self) -> frozenset[int]:
+        """The set, as this broker knows it."""
+        known = self.driver.member.known
+        return known.group.sync_state_set if known is not None else frozenset()
+
+
+class MemoryGroup(Generic[C]):
+    """Brokers 1, 2, ...; broker 1 is configured as the master. ``coordinator`` makes the client of each."""
+
+    def __init__(self, coordinator: Callable[[], C], pace: Pace = QUICK) -> None:
+        self.coordinator = coordinator
+        self.pace = pace
+        self.machines: dict[int, Machine[C]] = {}
+        self.disks: dict[int, Disk] = {}
+        self.acknowledged = b""
+        self.alone: set[int] = set()
+        """Brokers that reach no other one."""
+        self._beats: asyncio.Task[None] | None = None
+
+    async def start(self, *broker_ids: int) -> None:
+        """Start brokers, with what is on their disks."""
+        for broker_id in broker_ids:
+            disk = self.disks.setdefault(broker_id, Disk(f"store-{broker_id}"))
+            self.machines[broker_id] = machine = Machine(self, broker_id, disk)
+            await machine.driver.start()
+
+    async def kill(self, broker_id: int) -> None:
+        """End a broker at once: it leaves its keys behind."""
+        machine = self.machines.pop(broker_id)
+        for task in tuple(machine.tasks.running):
+            task.cancel()
+        await asyncio.gather(*machine.tasks.running, return_exceptions=True)
+        await machine.coordinator.close()
+
+    async def stop(self, broker_id: int) -> None:
+        """End a broker in order."""
+        machine = self.machines.pop(broker_id)
+        await machine.driver.stop()
+        await machine.coordinator.close()
+
+    def connected(self, one: Machine[C], other: Machine[C]) -> bool:
+        """Whether two brokers reach each other."""
+        run = self.machines.get(one.broker_id) is one and self.machines.get(other.broker_id) is other
+        return run and not self.alone & {one.broker_id, other.broker_id}
+
+    def promised(self, shown: bytes, *, leads: bool) -> None:
+        """A broker shows this much of its log, or acknowledges it."""
+        if leads and len(shown) > len(self.acknowledged):
+            assert shown.startswith(self.acknowledged), "what was acknowledged is not in the new master's log"
+            self.acknowledged = shown
+        assert self.acknowledged.startswith(shown), "something is shown that was not acknowledged"
+
+    def master(self) -> Machine[C] | None:
+        """The one that leads in the newest epoch."""
+        led = {m.office.leads: m for m in self.machines.values() if m.office.leads is not None}
+        return led[max(led)] if led else None
+
+    async def led(self, by: int | None = None, *, members: set[int] | None = None, within: float = 20.0) -> Machine[C]:
+        """Wait until a broker leads, with such a set."""
+        async with asyncio.timeout(within):
+            while True:
+                master = self.master()
+                if master is not None and by in (None, master.broker_id) and members in (None, master.members):
+                    return master
+                await asyncio.sleep(0.005)
+
+    async def all_have(self, count: int, within: float = 20.0) -> None:
+        """Wait until every broker has so many messages, and shows them."""
+        async with asyncio.timeout(within):
+            while any(  # noqa: ASYNC110
+                (len(m.disk.log), m.office.confirmed) != (count, count) for m in self.machines.values()
+            ):
+                await asyncio.sleep(0.005)
+        assert {bytes(m.disk.log) for m in self.machines.values()} == {self.acknowledged}
+        assert len({lists.cut(m.disk.epochs, count) for m in self.machines.values()}) == 1
+
+    async def _beat(self) -> None:
+        while True:
+            for machine in tuple(self.machines.values()):
+                machine.links.beat()
+            await asyncio.sleep(BEATS)
+
+    async def __aenter__(self) -> Same:
+        self._beats = asyncio.get_running_loop().create_task(self._beat())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        async with AsyncExitStack() as ending:
+            for broker_id in tuple(self.machines):
+                ending.push_async_callback(self.kill, broker_id)
+        if self._beats is not None:
+            self._beats.cancel()
+            await asyncio.gather(self._beats, return_exceptions=True)
