@@ -9,10 +9,11 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from typing import Any
 
 import pytest
 
-from eruca.client import Message, Producer, sync
+from eruca.client import Hook, Message, Producer, sync
 from eruca.client.errors import BrokerRefused
 from eruca.client.log import REPEAT_AFTER, Rarely
 from tests.support.scripted import SILENT, Scripted
@@ -97,7 +98,7 @@ async def test_a_failed_send_of_a_blocking_producer_is_logged_unless_somebody_as
     def told() -> list[str]:
         """What the log says of sends; clients of other tests in this process may say more."""
         messages = [record.getMessage() for record in caplog.records if record.name == "eruca.client"]
-        return [message for message in messages if " send" in message]
+        return [message for message in messages if "nobody asked" in message]
 
     def run() -> None:
         with sync.Producer("g", nameserver=server.address) as producer:
@@ -118,10 +119,46 @@ async def test_a_failed_send_of_a_blocking_producer_is_logged_unless_somebody_as
             cancelled.cancel()
             assert producer.start_send(Message("T", b"x")).result().message_id
 
-    with caplog.at_level(logging.WARNING, "eruca.client"):
+    with caplog.at_level(logging.DEBUG, "eruca.client"):  # where those of the same minute are
         await asyncio.to_thread(run)
-    [text] = told()
-    assert text.startswith("A send of Producer g failed, and nobody asked its future: BrokerRefused: ")
+    assert [text.partition(": CODE")[0] for text in told()] == [
+        "A send of Producer g failed, and nobody asked its future: BrokerRefused"
+    ] * 2
+
+
+@pytest.mark.parametrize("hooks", [[], [Hook()]], ids=["plain", "observed"])
+async def test_a_failed_send_whose_future_is_dropped_is_one_line(
+    server: Scripted, caplog: pytest.LogCaptureFixture, hooks: list[Hook]
+) -> None:
+    server.knows("T", server)
+    server.answers.extend([13] * 4)
+    caplog.set_level(logging.DEBUG, "eruca.client")  # where those of the same minute are
+    async with Producer("g", nameserver=server.address, hooks=hooks) as producer:
+        asked = producer.start_send(Message("T", b"x"))
+        with pytest.raises(BrokerRefused):
+            await asked
+        sends = [producer.start_send(Message("T", b"x")) for _ in range(2)]
+        producer.start_send(Message("T", b"x"))
+        await producer.flush()
+        del asked, sends
+        gc.collect()
+    lines = [record.getMessage() for record in caplog.records if "nobody asked" in record.getMessage()]
+    assert [line.partition(": CODE")[0] for line in lines] == [
+        "A send failed, and nobody asked its future: BrokerRefused"
+    ] * 3
+    assert not [record for record in caplog.records if record.name == "asyncio" and record.levelno > logging.DEBUG]
+
+
+async def test_the_handler_of_the_program_gets_what_nobody_asks_for(server: Scripted) -> None:
+    server.knows("T", server)
+    server.answers.append(13)
+    found: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: found.append(context))
+    async with Producer("g", nameserver=server.address) as producer:
+        producer.start_send(Message("T", b"x"))
+        await producer.flush()
+    gc.collect()
+    assert [type(context["exception"]) for context in found] == [BrokerRefused]
 
 
 def test_of_many_warnings_one_a_minute_is_logged(caplog: pytest.LogCaptureFixture) -> None:

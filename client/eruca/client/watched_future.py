@@ -1,15 +1,18 @@
-"""WatchedFuture: the future of a blocking client, which logs a failure that nobody asks for.
+"""Failures that nobody asks for, in one line of the log: of futures of blocking clients, and of asyncio's.
 
-Owns when a failure counts as asked for: somebody called ``result`` or ``exception``, or added a callback. Asyncio does
-the same for its futures. Of many failures one is logged a minute.
+Owns when a failure counts as asked for: somebody called ``result`` or ``exception``, or added a callback. Asyncio knows
+the same of its futures, and hands what it finds to the handler of its loop, which is ours where the program has set
+none. Of many failures one is logged a minute.
 """
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from eruca.client.errors import ClientError
 from eruca.client.log import Rarely
 
 R = TypeVar("R")
@@ -63,3 +66,21 @@ class WatchedFuture(concurrent.futures.Future[R]):
         error = super().exception(0)
         if error is not None:
             _rarely.warn(f"{self._what} failed, and nobody asked its future: {type(error).__name__}: {error}")
+
+
+def fail(future: asyncio.Future[Any], error: BaseException) -> None:
+    """End the future of a send with an error; if nobody asks for it, one line says so."""
+    loop = future.get_loop()
+    if loop.get_exception_handler() is None:
+        loop.set_exception_handler(_handle)
+    future.set_exception(error)
+
+
+def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Asyncio has found an error that nobody handles."""
+    error, future = context.get("exception"), context.get("future")
+    unasked = str(context.get("message")).endswith("exception was never retrieved")
+    if unasked and isinstance(error, ClientError) and not isinstance(future, asyncio.Task):
+        _rarely.warn(f"A send failed, and nobody asked its future: {type(error).__name__}: {error}")
+    else:
+        loop.default_exception_handler(context)

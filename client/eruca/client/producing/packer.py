@@ -12,6 +12,7 @@ from eruca.client.compression import Compress, in_thread
 from eruca.client.producing.backoff import stopped
 from eruca.client.producing.send import Send, with_flags
 from eruca.client.producing.sender import Sender
+from eruca.client.watched_future import fail
 
 
 def pack(sender: Sender, send: Send, compress: Compress) -> None:
@@ -25,7 +26,7 @@ def pack(sender: Sender, send: Send, compress: Compress) -> None:
             if send.hooks is not None:
                 send.hooks.context.body_size = len(send.body)
         elif not send.future.done():
-            send.future.set_exception(error)
+            fail(send.future, error)
         send.packing = False
         sender.accumulator.admit()
 

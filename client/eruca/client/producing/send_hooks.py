@@ -76,9 +76,7 @@ class ObservedFuture(Future[SendResult]):
     def set_exception(self, exception: type | BaseException, /) -> None:
         """The send has failed."""
         super().set_exception(exception)
-        error = self.exception()
-        assert error is not None
-        self._failed(error)
+        self._failed(exception if isinstance(exception, BaseException) else exception())
 
     def cancel(self, msg: object = None) -> bool:
         """Nobody awaits the send any more."""

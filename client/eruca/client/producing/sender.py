@@ -36,6 +36,7 @@ from eruca.client.producing.gates import Gates
 from eruca.client.producing.latency_faults import LatencyFaults
 from eruca.client.producing.send import PLAIN, Begin, Send, SendKind, may_pass, should_retry
 from eruca.client.producing.topic_queues import Target, TopicQueues
+from eruca.client.watched_future import fail
 from eruca.protocol import frame
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers.send import SendMessageV2, SendReply
@@ -149,7 +150,7 @@ class Sender:
                 try:
                     self._choose(send, topic)
                 except (Exception, asyncio.CancelledError) as error:
-                    send.future.set_exception(_error_of_user(error))
+                    fail(send.future, _error_of_user(error))
                     return
         if not oneway:
             if send.packing:
@@ -563,7 +564,7 @@ class Sender:
         elif send.unattended:
             send.future.cancel()
         else:
-            send.future.set_exception(error)
+            fail(send.future, error)
 
     def _release(self, send: Send) -> None:
         if not send.kind.oneway:
