@@ -8,6 +8,7 @@ from typing import Annotated
 
 import pytest
 from fastapi import Depends, FastAPI
+from httpx import ASGITransport, AsyncClient
 
 from eruca.faststream import TestRocketMQBroker
 from eruca.faststream.fastapi import Context, RocketMQBroker, RocketMQMessage, RocketMQRouter
@@ -35,7 +36,9 @@ async def test_a_route_publishes_and_a_handler_has_dependencies(
         given: Annotated[str, Depends(tip)],
         message: RocketMQMessage,
         header: Annotated[str, Context("message.headers.h")],
+        broker: RocketMQBroker,
     ) -> dict[str, int]:
+        assert broker is router.broker
         seen((number, given, message.raw_message.topic, header))
         return {"bill": number}
 
@@ -44,14 +47,14 @@ async def test_a_route_publishes_and_a_handler_has_dependencies(
         seen(bill)
 
     @router.get("/order")
-    async def order(broker: RocketMQBroker) -> str:
-        await broker.publish(7, orders, headers={"h": "1"})
+    async def order() -> str:
+        await router.broker.publish(7, orders, headers={"h": "1"})
         return "ordered"
 
     app = FastAPI()
     app.include_router(router)
-    async with router.lifespan_context(app):
-        await order(router.broker)
+    async with router.lifespan_context(app), AsyncClient(transport=ASGITransport(app), base_url="http://shop") as web:
+        assert (await web.get("/order")).json() == "ordered"
         assert await seen.reaches(2) == [(7, "a tip", orders, "1"), {"bill": 7}]
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.processes
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "testing.md"
 
 
-def pytest_of_a_user(folder: Path, asyncio_mode: str = "strict") -> str:
+def pytest_of_a_user(folder: Path, asyncio_mode: str = "strict", *, fails: bool = False) -> str:
     """The output of pytest, run in a folder with tests; strict is the mode where nothing is configured."""
     options = ["-q", "-p", "no:cacheprovider", "-o", f"asyncio_mode={asyncio_mode}", "--strict-markers"]
     options += ["--basetemp", str(folder / "temporary")]  # its own: pytest deletes those of earlier runs
@@ -33,7 +33,7 @@ def pytest_of_a_user(folder: Path, asyncio_mode: str = "strict") -> str:
         timeout=120,
         check=False,
     )
-    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.returncode == fails, run.stdout + run.stderr
     return run.stdout
 
 
@@ -126,10 +126,31 @@ def test_settings_of_a_run(tmp_path: Path) -> None:
         "import pytest\n@pytest.fixture(scope='session')\ndef rocketmq_config():\n    return {'brokerName': 'own'}\n"
     )
     (tmp_path / "own" / "test_own.py").write_text(
-        "def test_own(fresh_rocketmq):\n    assert fresh_rocketmq.cluster.broker.config.broker_name == 'own'\n"
+        "def test_own(fresh_rocketmq):\n"
+        "    config = fresh_rocketmq.cluster.broker.config\n"
+        "    assert (config.store.message_delay_level, config.broker_name) == ('1s 2s', 'own')\n"
     )
     output = pytest_of_a_user(tmp_path)
     assert "2 passed, 1 xfailed" in output
+
+
+def test_a_marker_that_reaches_no_broker_is_told(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.rocketmq({'messageDelayLevel': '1s'})\n"
+        "def test_with_the_shared_one(rocketmq_topic):\n"
+        "    pass\n"
+        "@pytest.mark.rocketmq(messageDelayLevel='1s')\n"
+        "def test_with_names(fresh_rocketmq):\n"
+        "    pass\n"
+        "@pytest.mark.rocketmq({'messageDelayLevel': '1s'})\n"
+        "def test_with_both(rocketmq, fresh_rocketmq):\n"
+        "    pass\n"
+    )
+    output = pytest_of_a_user(tmp_path, fails=True)
+    assert "1 passed, 2 errors" in output
+    assert "The marker rocketmq sets the broker of fresh_rocketmq, and this test uses the one that all te" in output
+    assert "The marker takes a mapping: @pytest.mark.rocketmq({" in output
 
 
 def test_wrong_use(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -14,6 +15,23 @@ if TYPE_CHECKING:
 
 from eruca.remoting.version import version
 
+_VERSION = click.version_option(version(), prog_name="eruca", message="%(prog)s %(version)s")
+
+
+def _say_version(command: click.Command) -> click.Command:
+    """The command with ``--version``, which all below it have, too."""
+    _VERSION(command)
+    for each in getattr(command, "commands", {}).values():
+        _say_version(each)
+    return command
+
+
+@functools.cache
+def _pipeline() -> click.Command:
+    from eruca.standalone.pipeline.commands import pipeline
+
+    return _say_version(pipeline)
+
 
 class Commands(click.Group):
     """The commands; ``pipeline`` is imported on first use, as it needs Spark's packages."""
@@ -24,15 +42,10 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name."""
-        if cmd_name != "pipeline":
-            return super().get_command(ctx, cmd_name)
-        from eruca.standalone.pipeline.commands import pipeline
-
-        return pipeline
+        return super().get_command(ctx, cmd_name) if cmd_name != "pipeline" else _pipeline()
 
 
 @click.group(cls=Commands)
-@click.version_option(version(), prog_name="eruca", message="%(prog)s %(version)s")
 def main() -> None:
     """Eruca, a message queue that speaks the Apache RocketMQ 4.9 protocol."""
 
@@ -327,6 +340,8 @@ def demo() -> None:
 
     sys.exit(run_demo())
 
+
+_say_version(main)
 
 if __name__ == "__main__":
     main()

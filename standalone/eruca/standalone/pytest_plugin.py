@@ -34,6 +34,29 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", words)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A marker whose settings reach no broker fails its test."""
+    fixtures = getattr(item, "fixturenames", ())
+    if item.get_closest_marker("rocketmq") and "rocketmq" in fixtures and "fresh_rocketmq" not in fixtures:
+        pytest.fail(
+            "The marker rocketmq sets the broker of fresh_rocketmq, and this test uses the one that all tests share: "
+            "take fresh_rocketmq, or set the shared one by rocketmq_settings or rocketmq_config.",
+            pytrace=False,
+        )
+
+
+def _of_run(config: pytest.Config, of_project: Mapping[str, str]) -> dict[str, str]:
+    """The settings of pytest's configuration, and over them those of the fixture ``rocketmq_config``."""
+    pairs = (line.partition("=") for line in config.getini("rocketmq_settings"))
+    return {key.strip(): text.strip() for key, _, text in pairs} | dict(of_project)
+
+
+def _of_mark(mark: pytest.Mark) -> Mapping[str, str]:
+    if len(mark.args) != 1 or mark.kwargs or not isinstance(mark.args[0], Mapping):
+        pytest.fail('The marker takes a mapping: @pytest.mark.rocketmq({"messageDelayLevel": "1s 2s"}).', pytrace=False)
+    return mark.args[0]
+
+
 def _cluster(folder: Path, settings: Mapping[str, str]) -> BackgroundCluster:
     """A cluster that takes little disk. Fails the test with a sentence for wrong settings."""
     from eruca.remoting.settings import BadSetting
@@ -47,21 +70,20 @@ def _cluster(folder: Path, settings: Mapping[str, str]) -> BackgroundCluster:
 
 
 @pytest.fixture(scope="session")
-def rocketmq_config(pytestconfig: pytest.Config) -> Mapping[str, str]:
-    """The settings of the broker, by the keys of broker.conf; those of ``rocketmq_settings`` in pytest's configuration.
+def rocketmq_config() -> Mapping[str, str]:
+    """More settings of the broker, by the keys of broker.conf: define it in a conftest.py.
 
-    Define it in a conftest.py to give others.
+    They come after ``rocketmq_settings`` of pytest's configuration, and replace those of the same key.
     """
-    pairs = (line.partition("=") for line in pytestconfig.getini("rocketmq_settings"))
-    return {key.strip(): text.strip() for key, _, text in pairs}
+    return {}
 
 
 @pytest.fixture(scope="session")
 def rocketmq(
-    tmp_path_factory: pytest.TempPathFactory, rocketmq_config: Mapping[str, str]
+    tmp_path_factory: pytest.TempPathFactory, rocketmq_config: Mapping[str, str], pytestconfig: pytest.Config
 ) -> Iterator[BackgroundCluster]:
     """One nameserver and broker for all tests of the run; ``rocketmq.address`` is the nameserver's ``host:port``."""
-    with _cluster(tmp_path_factory.mktemp("rocketmq"), rocketmq_config) as cluster:
+    with _cluster(tmp_path_factory.mktemp("rocketmq"), _of_run(pytestconfig, rocketmq_config)) as cluster:
         yield cluster
 
 
@@ -71,10 +93,10 @@ def fresh_rocketmq(
 ) -> Iterator[BackgroundCluster]:
     """An empty nameserver and broker for this test alone, which the test may restart.
 
-    Its settings are those of ``rocketmq_config`` and of the test's marker ``rocketmq``.
+    Its settings are those of the run, and over them those of the test's markers ``rocketmq``.
     """
-    marks = [mark.args[0] for mark in request.node.iter_markers("rocketmq")]
-    settings = dict(ChainMap(*marks, dict(rocketmq_config)))
+    marks = [dict(_of_mark(mark)) for mark in request.node.iter_markers("rocketmq")]
+    settings = dict(ChainMap(*marks, _of_run(request.config, rocketmq_config)))
     with _cluster(tmp_path / "rocketmq", settings) as cluster:
         yield cluster
 
