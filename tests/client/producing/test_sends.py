@@ -233,9 +233,29 @@ async def test_a_dead_nameserver_in_the_list_is_passed_over(lab: Lab) -> None:
 
 async def test_no_nameserver_answers() -> None:
     dead = f"127.0.0.1:{free_port()}"
-    async with Producer("g", nameserver=dead) as producer:
-        with pytest.raises(NameserverUnreachable, match=f"None of the nameservers {dead} answered"):
-            await producer.send(HELLO)
+    clock = asyncio.get_running_loop().time
+    for retries, waits in ((2, True), (0, False)):
+        async with Producer("g", nameserver=dead, send_timeout=0.5, retries=retries) as producer:
+            for queue in (None, MessageQueue("T", "broker-a", 0)):
+                began = clock()
+                with pytest.raises(NameserverUnreachable, match=f"None of the nameservers {dead} answered"):
+                    await producer.send(HELLO, queue=queue)
+                assert (clock() - began >= 0.5) is waits
+            assert producer.in_flight == 0
+
+
+@pytest.mark.parametrize("queue", [None, MessageQueue("T", "broker-a", 0)], ids=["any queue", "a chosen queue"])
+async def test_sends_wait_for_a_nameserver_that_is_away(lab: Lab, queue: MessageQueue | None) -> None:
+    """Those to a topic without a known route, too; they leave in their order when it is back."""
+    producer = await lab.producer(send_timeout=30)
+    await lab.names.stop()
+    sends = [producer.start_send(Message("T", b"%d" % number), queue=queue) for number in range(200)]
+    done, _ = await asyncio.wait(sends, timeout=0.2)
+    assert not done
+    await lab.names.start()
+    await asyncio.gather(*sends)
+    if queue is not None:
+        assert lab.a.bodies == [b"%d" % number for number in range(200)]
 
 
 async def test_what_is_known_is_enough_while_the_nameserver_is_away(lab: Lab) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 import msgspec
@@ -84,7 +84,7 @@ class Backoff:
             return
         else:
             closed.error, closed.wait = error, min(closed.wait * 2, most)
-        closed.until = now + closed.wait * random.uniform(1 - _JITTER, 1 + _JITTER)  # no secret  # nosec B311
+        closed.until = now + _jittered(closed.wait)
         if not isinstance(error, BrokerRefused):  # it may be elsewhere, or another broker there
             self._session.directory.look_again(topic.name)
 
@@ -213,6 +213,18 @@ class Backoff:
         finally:
             closed.connecting = False
             self._changed.set()
+
+
+def waits_from(first: float) -> Iterator[float]:
+    """Seconds between attempts that fail one after the other: twice as long each time, with jitter."""
+    wait = first
+    while True:
+        yield _jittered(wait)
+        wait = min(wait * 2, first * _MOST)
+
+
+def _jittered(wait: float) -> float:
+    return wait * random.uniform(1 - _JITTER, 1 + _JITTER)  # no secret  # nosec B311
 
 
 def stopped() -> StateError:

@@ -1,8 +1,8 @@
 """Sends that cannot leave yet: the route of their topic is not known, or the broker of their queue is not connected.
 
-Owns, for each such topic and queue, its gate: the sends that wait there, in their order, and the work of each, which
-asks for the route or connects within the time of its send. Invariants: the first that gets through takes all others of
-its gate along, ahead of what was started after them; a send that fails fails alone.
+Owns, for each such topic and queue, its gate: the sends that wait there, in their order, each within its time, and the
+one task that asks for the route or connects for all of them, again and again while no nameserver answers. Invariants:
+when it gets through, all leave together, ahead of what was started after them; a send whose time is over fails alone.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from eruca.client.errors import ClientError, TopicNotFound
+from eruca.client.errors import ClientError, NameserverUnreachable, TopicNotFound
 from eruca.client.network.session import Session
-from eruca.client.producing.backoff import stopped
+from eruca.client.producing.backoff import stopped, waits_from
 from eruca.client.producing.send import Send
 from eruca.client.producing.topic_queues import TopicQueues
 from eruca.protocol.queues import MessageQueue
@@ -21,11 +21,20 @@ _Place = str | MessageQueue
 """The name of a topic without a route, or a queue without a connection."""
 
 
+class _Reaching:
+    """The attempts to get a route or a connection; ``away`` is why no nameserver could be asked last."""
+
+    task: asyncio.Task[ClientError | None]
+    away: NameserverUnreachable | None = None
+
+
 class Gates:
     """The gates of one sender.
 
     Args:
         new_topic_queues: queues of a topic that the first send creates.
+        retry_backoff: seconds until nameservers are asked again at first, when none of them answered, then twice as
+            long each time; None: they are asked once.
         let_go: has sends leave, in their order and before others.
         failed: a send got no route, or no connection, or not in its time (TimeoutError).
         drop: ends a send that the end of the session overtook, or that met a defect.
@@ -36,14 +45,17 @@ class Gates:
         session: Session,
         new_topic_queues: int,
         *,
+        retry_backoff: float | None,
         let_go: Callable[[list[Send]], None],
         failed: Callable[[Send, ClientError | TimeoutError], None],
         drop: Callable[[Send, BaseException], None],
     ) -> None:
         self._session = session
         self._new_topic_queues = new_topic_queues
+        self._retry_backoff = retry_backoff
         self._let_go, self._failed, self._drop = let_go, failed, drop
         self._waiting: dict[_Place, dict[Send, asyncio.Task[None]]] = {}
+        self._reaching: dict[_Place, _Reaching] = {}
 
     def __contains__(self, place: _Place) -> bool:
         """Whether sends wait for a topic, or a queue: others that follow wait behind them."""
@@ -76,18 +88,49 @@ class Gates:
         return True
 
     async def _work(self, place: _Place, send: Send) -> None:
+        reaching = self._reaching.get(place) or self._reach(place, send.topic)
+        error: ClientError | TimeoutError | None
         try:
             async with asyncio.timeout_at(send.end):
-                await (self._connect(send.queue, send.topic.name) if send.queue is not None else self._ask(send.topic))
-        except (ClientError, TimeoutError) as error:
+                await asyncio.wait({reaching.task})
+            error = reaching.task.result()
+        except TimeoutError as late:
+            error = reaching.away or late
+        if error is not None:
             if self._leave(place, send):
                 self._failed(send, error)
-        else:
-            waiting = self._waiting.pop(place, {})
-            for other, task in waiting.items():
-                if other is not send:
-                    task.cancel()
-            self._let_go([*waiting])
+            return
+        waiting = self._waiting.pop(place, {})
+        for other, task in waiting.items():
+            if other is not send:
+                task.cancel()
+        self._let_go([*waiting])
+
+    def _reach(self, place: _Place, topic: TopicQueues) -> _Reaching:
+        reaching = self._reaching[place] = _Reaching()
+        reaching.task = self._session.spawn(self._get_through(place, topic, reaching))
+        return reaching
+
+    async def _get_through(self, place: _Place, topic: TopicQueues, reaching: _Reaching) -> ClientError | None:
+        """Ask for the route, or connect, while sends wait for it; returns why it cannot be done."""
+        waits = waits_from(self._retry_backoff) if self._retry_backoff is not None else iter(())
+        try:
+            while place in self:
+                try:
+                    await (self._ask(topic) if isinstance(place, str) else self._connect(place))
+                except NameserverUnreachable as error:
+                    reaching.away = error
+                    wait = next(waits, None)
+                    if wait is None:
+                        return error
+                    await asyncio.sleep(wait)
+                except ClientError as error:
+                    return error
+                else:
+                    return None
+            return reaching.away
+        finally:
+            del self._reaching[place]  # before anybody can come who would take over its end
 
     async def _ask(self, topic: TopicQueues) -> None:
         directory = self._session.directory
@@ -97,5 +140,5 @@ class Gates:
         if not topic.in_turn:
             raise TopicNotFound(topic.name, "It has no queue that can be written: look at its permissions.")
 
-    async def _connect(self, queue: MessageQueue, topic: str) -> None:
-        await self._session.connection(await self._session.to_send(queue.broker_name, topic))
+    async def _connect(self, queue: MessageQueue) -> None:
+        await self._session.connection(await self._session.to_send(queue.broker_name, queue.topic))

@@ -126,7 +126,12 @@ class Sender:
                 drop=self._fail,
             )
         self._gates = Gates(
-            session, new_topic_queues, let_go=self.accumulator.let_go, failed=self._not_reached, drop=self._fail
+            session,
+            new_topic_queues,
+            retry_backoff=retry_backoff,
+            let_go=self.accumulator.let_go,
+            failed=self._not_reached,
+            drop=self._fail,
         )
         self._asking: set[Send] = set()
         """Those that are tried again when a task has asked for the route."""
