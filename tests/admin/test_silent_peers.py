@@ -43,7 +43,9 @@ async def silent(request: pytest.FixtureRequest, lab: Lab) -> AsyncIterator[str]
     await lab.member("g", "T")
     await lab.producer("p")
     await lab.commit("g", "T", 1)
-    topics = [TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1) for name in ("T", "%RETRY%g")]
+    topics = [
+        TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1) for name in ("T", "%RETRY%g", "%DLQ%g")
+    ]
     await lab.register("broker-b", address, *topics)
     yield address
     server.close()
@@ -68,6 +70,27 @@ async def test_a_part_is_shown_as_a_part(lab: Lab, silent: str, command: str) ->
         document = json.loads((await run("-o", "json")).out)
         assert document["items"] and document["errors"]
         assert {each["peer"] for each in document["errors"]} <= {"broker-b", silent}
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (("updateBrokerConfig", "-c", "DefaultCluster", "-k", "fileReservedTime", "-v", "48"), 5),
+        (("cleanExpiredCQ", "-c", "DefaultCluster"), 5),
+        (("doctor", "nobody"), 5),
+        (("consumerConnection", "-g", "nobody"), 5),
+        (("move", "g", "-t", "T"), 124),
+        (("check", "lag", "-g", "g"), 3),
+        (("tail", "T"), 5),
+    ],
+    ids=lambda value: " ".join(value[:1]) if isinstance(value, tuple) else "",
+)
+async def test_what_is_done_or_known_at_one_only(lab: Lab, silent: str, line: tuple[str, ...], status: int) -> None:
+    with Stopwatch() as watch:
+        done = await lab.mqadmin("--timeout", "1", *line)
+    expected = 1 if status == 124 and "in time" not in done.err else status
+    assert (done.status, "broker-b" in done.out + done.err or silent in done.out + done.err) == (expected, True), done
+    assert watch.seconds < 6
 
 
 async def test_a_sum_that_lacks_a_broker_says_so(lab: Lab, silent: str) -> None:

@@ -17,8 +17,9 @@ from typing import TextIO
 
 from eruca.admin import commands, contexts, help_pages, posix, printers, security, sessions
 from eruca.admin.command import COLORS, COMMON, FORMS, OUTPUT, WATCH, Colors, Command, Job
-from eruca.admin.errors import AdminError, BadValue, NotFound, Status, UsageError
+from eruca.admin.errors import AdminError, BadValue, NotFound, Partial, Status, UsageError
 from eruca.admin.posix import Option
+from eruca.admin.results.acts import is_made
 from eruca.admin.text import harmless, in_zone, nearest
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.version import version
@@ -29,6 +30,8 @@ BEFORE = (
     Option("", "version", "print the version", takes_value=False),
 )
 """The options that may stand before the command."""
+_UNDONE = (Status.FAILED, Status.TIMED_OUT)
+"""The statuses of a change that was not made, which is a part where it was made elsewhere."""
 COMPLETE = "__complete"
 """The word by which shells ask what may stand at the end of a line."""
 
@@ -277,15 +280,21 @@ async def _show_once(found: Command, job: Job, form: str) -> None:
         if shown is not None:
             printers.Printer(job, form).print(shown)
         return
-    printer = printers.Printer(job, form, several=True)
+    printer, places = printers.Printer(job, form, several=True), list[bool]()
     async with aclosing(run):
         try:
             async for each in run:
                 printer.print(each)
-        except BaseException:
+                if (made := is_made(each.result)) is not None:
+                    places.append(made)
+        except BaseException as error:
             printer.end(failed=True)
+            if isinstance(error, AdminError) and error.status in _UNDONE and any(places):
+                raise Partial(str(error)) from None
             raise
     printer.end()
+    if job.status in _UNDONE and any(places) and not all(places):
+        job.status = Status.PARTIAL
 
 
 def _colors(given: Mapping[str, str], environment: Mapping[str, str], usual: str, streams: Streams) -> Colors:

@@ -83,6 +83,11 @@ class Admin:
         """Those of each peer: one that hangs keeps no request from another."""
         self.channels = Channels(connect_timeout=3.0, offer=False, signer=credentials, tls=tls)
 
+    @property
+    def timeout(self) -> float | None:
+        """Seconds for all requests; None where each kind has its own."""
+        return self._timeout
+
     async def __aenter__(self) -> Admin:
         return self
 
@@ -234,16 +239,24 @@ class Admin:
             raise UnknownGroup(17, f"{_first_line(refused.remark)}: {what}", refused.address) from None
 
     async def _without_route(self, group: str) -> str:
-        """Why a group has no retry topic: it is new, it was deleted, or there is none of this name (201, 203)."""
+        """Why a group has no retry topic: it is new, it was deleted, or there is none of this name (201, 203).
+
+        Raises Partial where that is not known, because a broker does not answer.
+        """
         brokers = {
             name: address
             for name, broker in (await self.clusters()).broker_addr_table.items()
             if (address := some_address(broker)) is not None
         }
         found = await asyncio.gather(*(self._group_at(address, group) for address in brokers.values()))
-        groups = {name: known for name, (known, _) in zip(brokers, found, strict=True)}
+        groups = {name: known or set() for name, (known, _) in zip(brokers, found, strict=True)}
         members = sorted({each for _, online in found for each in online})
         having = sorted(name for name, known in groups.items() if group in known)
+        silent = sorted(name for name, (known, _) in zip(brokers, found, strict=True) if known is None)
+        if silent and not having and not members:
+            raise Partial(
+                f"no broker that answers knows the consumer group {group}; no answer from {', '.join(silent)}"
+            )
         if having and not members:
             return f"the group {group} exists at {', '.join(having)}, but no member of it has ever connected"
         if members:
@@ -253,13 +266,13 @@ class Admin:
             )
         return f"no broker knows the consumer group {group}{nearest(group, sorted(set().union(*groups.values())))}"
 
-    async def _group_at(self, address: str, group: str) -> tuple[set[str], list[str]]:
-        """The names of all groups of a broker, and the members that it knows of one; nothing if it is silent."""
+    async def _group_at(self, address: str, group: str) -> tuple[set[str] | None, list[str]]:
+        """The names of all groups of a broker, and the members that it knows of one; None if it is silent."""
         try:
             answer = await self.call(address, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
             known = set(SubscriptionGroupWrapper.decode(answer.body).subscription_group_table)
         except (AdminError, ProtocolError):
-            return set(), []
+            return None, []
         try:
             members = await self.call(
                 address, api.GET_CONSUMER_CONNECTION_LIST, clients.OfConsumerGroup(consumer_group=group)

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from functools import partial
 from itertools import chain
 
-from eruca.admin.client import Admin
+from eruca.admin.client import TIMEOUT, Admin
 from eruca.admin.command import Job, Shown, command
 from eruca.admin.commands.templates import template
-from eruca.admin.errors import AdminError, BadValue, Partial, PeerRefused, Status
+from eruca.admin.errors import AdminError, BadValue, Partial, PeerRefused, Status, TimedOut
 from eruca.admin.lookups import queues_and_brokers, stored_offset
 from eruca.admin.posix import Operand, Option
 from eruca.admin.resets.places import place
@@ -179,7 +179,7 @@ class Moved(Answer, frozen=True, kw_only=True, rename="camel"):
 async def move(job: Job) -> Shown:
     """11 at the queues of %DLQ%GROUP, 310 to the topics; without -t and times 14 and 15, by which it goes on later."""
     from eruca.client import ClientSettings, dead_letters, redrive
-    from eruca.client.errors import ClientError
+    from eruca.client.errors import CallTimeout, ClientError
 
     group, to = job.text("g"), job.text("to", "topic")
     if to not in ("topic", "retry"):
@@ -187,7 +187,14 @@ async def move(job: Job) -> Shown:
     begin = point_of_time(job.text("from")) if job.has("from") else 0
     end = point_of_time(job.text("until")) if job.has("until") else 2**63 - 1
     admin: Admin = job.admin
-    settings = ClientSettings(nameserver=tuple(admin.nameservers), credentials=admin.credentials, tls=admin.tls)
+    within = admin.timeout or TIMEOUT
+    settings = ClientSettings(
+        nameserver=tuple(admin.nameservers),
+        credentials=admin.credentials,
+        tls=admin.tls,
+        connect_timeout=within,
+        request_timeout=within,
+    )
     letters = 0
     if dead_letter_topic(group) not in await admin.all_topics():
         await admin.route_of_group(group)  # which says what is true of a group that nobody knows
@@ -211,6 +218,8 @@ async def move(job: Job) -> Shown:
                 settings=settings,
             )
             letters = done.sent
+    except CallTimeout as error:
+        raise TimedOut(str(error)) from None
     except ClientError as error:
         raise AdminError(str(error)) from None
     result = Moved(group=group, letters=letters, dry_run=job.has("dry-run"))

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from eruca.admin.client import Admin
-from eruca.admin.errors import AdminError, NoAnswer, NotFound, PeerRefused
+from eruca.admin.errors import AdminError, NoAnswer, NotFound, Partial, PeerRefused
 from eruca.admin.lookups import ask_each, members_of, offset_at, progress, topic_stats_at
 from eruca.admin.results.answer import PeerError, errors_of
 from eruca.admin.results.metrics import user_groups, user_topics
+from eruca.admin.text import nearest
 from eruca.protocol import api, properties
 from eruca.protocol.bodies import (
     ClusterInfo,
@@ -136,7 +137,10 @@ class Seen:
 
 
 async def look(admin: Admin, group: str | None) -> Seen:
-    """Look at a cluster; of the groups only at ``group``, if one is given. Raises NotFound for an unknown one."""
+    """Look at a cluster; of the groups only at ``group``, if one is given.
+
+    Raises NotFound for an unknown one, and Partial where a broker that does not answer may know it.
+    """
     errors: list[PeerError] = []
     views = await _views(admin, errors)
     brokers = _places(views)
@@ -145,7 +149,11 @@ async def look(admin: Admin, group: str | None) -> Seen:
     masters = {each.name: each for each in brokers if each.is_master and not each.silent}
     known = {name for each in masters.values() for name in each.groups}
     if group is not None and group not in known:
-        raise NotFound(f"no broker knows the consumer group {group}")
+        if silent := sorted(each.name for each in brokers if each.is_master and each.silent):
+            raise Partial(
+                f"no broker that answers knows the consumer group {group}; no answer from {', '.join(silent)}"
+            )
+        raise NotFound(f"no broker knows the consumer group {group}{nearest(group, sorted(known))}")
     now = now_ms()
     groups = sorted(known) if group is None else [group]
     seen = await ask_each({name: _group(admin, name, masters, now, errors) for name in groups})

@@ -43,3 +43,10 @@ class WritePermission(Result, frozen=True, kw_only=True, rename="camel"):
     """Whether its topics may be written to."""
     topics: int | None
     """How many changed; None where the nameserver did not do it."""
+
+
+def is_made(result: msgspec.Struct | None) -> bool | None:
+    """Whether a change at one place was made; None for what is no change."""
+    if isinstance(result, Act):
+        return result.done
+    return result.topics is not None if isinstance(result, WritePermission) else None

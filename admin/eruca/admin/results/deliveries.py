@@ -19,7 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from eruca.admin.client import Admin
-from eruca.admin.errors import AdminError, BadValue
+from eruca.admin.errors import AdminError, BadValue, TimedOut
 from eruca.admin.messages import send, writable_queues
 from eruca.admin.results.answer import Answer
 from eruca.protocol import names
@@ -128,7 +128,8 @@ class Delivery:
         if failed:
             left = sorted(number for _, numbers in failed for number in numbers)
             lines = f"line {left[0]}" if len(left) == 1 else f"lines {', '.join(map(str, left))}"
-            raise AdminError(f"{failed[0][0]}; {lines} and what follows was not sent")
+            error = TimedOut if isinstance(failed[0][0], TimedOut) else AdminError
+            raise error(f"{failed[0][0]}; {lines} and what follows was not sent")
 
     async def _send_in_order(self, queue: MessageQueue, own: list[Outgoing]) -> tuple[AdminError, list[int]] | None:
         """Send the messages of one queue; the error and the lines that are left, if there is one."""
