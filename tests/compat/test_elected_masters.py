@@ -1,18 +1,24 @@
-"""Masters that RocketMQ 5's controller elects, at Eruca's nameserver: the newest one has the name, whoever wakes up."""
+"""Masters that were elected, at the other side's nameserver: the newest one has the name, whoever wakes up."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from eruca.broker.config import BrokerRole
+from eruca.broker.services.role import Wanted
 from eruca.protocol.bodies import ClusterInfo
+from tests.broker.services.replication.pairs import master_of
 from tests.compat.replicas import send, wait_for
 from tests.support import raw
-from tests.support.apache import ApacheBroker, ApacheController
+from tests.support.apache import ApacheBroker, ApacheController, ApacheNameServer
+from tests.support.desk import Desk
 from tests.support.eruca import ErucaNameServer
 
 GET_BROKER_CLUSTER_INFO, CONTROLLER_GET_SYNC_STATE_DATA = 106, 1006
@@ -42,7 +48,7 @@ def controller(tmp_path: Path) -> Iterator[ApacheController]:
     controller.stop()
 
 
-def ids(server: ErucaNameServer) -> dict[str, int]:
+def ids(server: ErucaNameServer | ApacheNameServer) -> dict[str, int]:
     """The ids of the group's brokers, by address."""
     info = ClusterInfo.decode(raw.ask(server.address, GET_BROKER_CLUSTER_INFO)[1])
     return {address: number for number, address in info.broker_addr_table["broker-a"].broker_addrs.items()}
@@ -80,3 +86,44 @@ def test_a_master_that_slept_through_an_election_does_not_stand_in_the_routes_ag
         for broker in (first, second):
             broker.process.signal(signal.SIGCONT)
             broker.discard()
+
+
+async def stands(names: ApacheNameServer, desk: Desk) -> float:
+    """Wait until a broker is the master in the table; how long it took."""
+    begun = time.monotonic()
+    async with asyncio.timeout(20):
+        while (await asyncio.to_thread(ids, names)).get(desk.app.address) != 0:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    return time.monotonic() - begun
+
+
+async def test_our_new_master_stands_at_once_where_nobody_knows_epochs_and_a_former_one_does_not_stay(
+    tmp_path: Path,
+) -> None:
+    names = await asyncio.to_thread(ApacheNameServer, "4.9.7", tmp_path / "names")
+    first, second = master_of(tmp_path / "first"), master_of(tmp_path / "second")
+    try:
+        for number, desk in enumerate((first, second), start=1):
+            desk.config.namesrv_addr = names.address
+            desk.config.broker_id = number
+            desk.config.store.broker_role = BrokerRole.SLAVE
+            await desk.start()
+        await first.broker.role.appoint(Wanted(BrokerRole.ASYNC_MASTER, 0, 3))
+        await stands(names, first)
+        await second.broker.role.appoint(Wanted(BrokerRole.ASYNC_MASTER, 0, 4))
+        assert await stands(names, second) < 2
+
+        first.broker.registration.is_sure = lambda: False
+        await first.broker.registration.register_all()
+        assert (await asyncio.to_thread(ids, names))[second.app.address] == 0
+        first.broker.registration.is_sure = lambda: True  # as if it had been on its way all the time
+        await first.broker.registration.register_all()
+        first.broker.registration.is_sure = lambda: False
+        await stands(names, first)
+        took = await stands(names, second)
+        print(f"the new master stands again after {took:.2f} s")
+        await first.stop()
+        assert (await asyncio.to_thread(ids, names)) == {second.app.address: 0}
+        await second.stop()
+    finally:
+        await asyncio.to_thread(names.stop)

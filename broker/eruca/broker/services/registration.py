@@ -2,8 +2,10 @@
 
 Owns what is registered and when (BrokerOuterAPI and BrokerController.registerBrokerAll in 4.9.7). A nameserver that is
 unreachable, or whose connection was lost, is retried soon; so is one that refuses because another broker has the name;
-then this one is not ready. A large table goes compressed, without ``topicSysFlag`` and ``order``, since a frame is
-bounded. Must not know clients. Invariant: only a caller that asks for it waits for a nameserver that does not answer.
+then this one is not ready. A master that was elected registers with its epoch, while it is sure that it is the master,
+and never leaves as id 0: another one may have it. A large table goes compressed, without ``topicSysFlag`` and
+``order``, since a frame is bounded. Must not know clients. Invariant: only a caller that asks for it waits for a
+nameserver that does not answer.
 """
 
 from __future__ import annotations
@@ -51,6 +53,12 @@ COMPRESS_ABOVE = 4 << 20
 SHORTEST_ENTRY = 120
 """Bytes of a topic in a registration that is not compressed, at least."""
 
+WATCHED = 30.0
+"""Seconds after an election for which a master looks whether it stands in the table: a former one may come back, where
+a nameserver knows no epochs."""
+WATCH_EVERY = 1.0
+"""Seconds between two of these looks."""
+
 log = structlog.get_logger("eruca.broker.registration")
 
 
@@ -79,6 +87,8 @@ class Registration:
         self._tasks = tasks
         self._signer = signer
         self._tls = tls
+        self.is_sure: Callable[[], bool] = lambda: True
+        """Whether nobody else can have been elected; asked before each registration of an elected master."""
         self._on_master: Callable[[str | None, str | None], None] | None = None
         self._lacks_master = False
         """Whether no nameserver knows the master yet; a slave then registers more often."""
@@ -97,6 +107,8 @@ class Registration:
         self._repeats = Repeats()
         self._announcing = False
         self._encoded: tuple[tuple[DataVersion, int], Registered | None] | None = None
+        self._changed_at = 0.0
+        """When the role changed last."""
         self._large = False
         """Whether the whole table is compressed for its size."""
 
@@ -139,6 +151,7 @@ class Registration:
     def role_changed(self) -> None:
         """Register soon at every nameserver under the role of now, as what nobody knows yet."""
         self._topics.renew()  # nameservers ignore the topics of a version that they know
+        self._changed_at = monotonic()
         for due in self._due.values():
             due.set()
 
@@ -165,9 +178,10 @@ class Registration:
         self._keepers.clear()
         if self._channels is not None:
             broker_id = self._role.broker_id
-            await asyncio.gather(
-                *(self._unregister(nameserver, broker_id) for nameserver in self._channels.addresses())
-            )
+            if broker_id != MASTER_ID or not self._role.elected:
+                await asyncio.gather(
+                    *(self._unregister(nameserver, broker_id) for nameserver in self._channels.addresses())
+                )
             await self._channels.close()
             self._channels = None
         self._registered.clear()
@@ -184,12 +198,28 @@ class Registration:
             forced = self._config.force_register or not done
             if not ready.done():
                 ready.set_result(None)
+            watched = done and self._is_watched
+            pause = RETRY_AFTER if not done or self._lacks_master else WATCH_EVERY if watched else self._period
             try:
-                async with asyncio.timeout(self._period if done and not self._lacks_master else RETRY_AFTER):
+                async with asyncio.timeout(pause):
                     await self._due[nameserver].wait()
                     forced = True
             except TimeoutError:
-                pass
+                forced = forced or (watched and await self._is_replaced(nameserver))
+
+    @property
+    def _is_watched(self) -> bool:
+        """Whether this master was elected a moment ago."""
+        return self._role.epoch > 0 and monotonic() - self._changed_at < WATCHED
+
+    async def _is_replaced(self, nameserver: str) -> bool:
+        """Whether nobody, or somebody else, stands in the table as the master of this name."""
+        try:
+            return (await self._addresses_by(nameserver)).get(MASTER_ID) != self._address
+        except Refused:
+            return True
+        except (RemotingError, ProtocolError):
+            return False  # the next registration will tell
 
     def _stands_back(self, nameserver: str) -> bool:
         """Whether a nameserver that refused this broker was lost: when it is back, the name is its former holder's."""
@@ -220,7 +250,7 @@ class Registration:
         body = self._body()
         for nameserver, due in self._due.items():
             connection = self._channels.ready(nameserver) if self._channels is not None else None
-            if connection is None:
+            if connection is None or not self._may_register:
                 due.set()
             elif body is not None:
                 connection.oneway(api.REGISTER_BROKER, self._header(body), body.content)
@@ -255,8 +285,10 @@ class Registration:
 
     async def _register(self, nameserver: str, body: Registered) -> bool:
         assert self._channels is not None
-        if nameserver in self._masters and self._role.is_slave:  # as long as it is known as the master, nobody else is
-            await self._unregister(nameserver, MASTER_ID)
+        if not self._may_register:
+            return False
+        if nameserver in self._masters and self._role.is_slave and not self._role.elected:
+            await self._unregister(nameserver, MASTER_ID)  # as long as it is known as the master, nobody else is
         timeout, header = self._config.register_broker_timeout_mills / 1000, self._header(body)
         try:
             answer = await self._channels.call(nameserver, api.REGISTER_BROKER, header, body.content, timeout=timeout)
@@ -275,6 +307,11 @@ class Registration:
             log.info("registered", nameserver=nameserver, address=self._address, **(failed or {}))
             self._registered.add(nameserver)
         return True
+
+    @property
+    def _may_register(self) -> bool:
+        """Whether this is no elected master, or one that is sure."""
+        return self._role.epoch == 0 or self.is_sure()
 
     def _failed(self, nameserver: str, error: Exception) -> None:
         if isinstance(error, Refused) and error.remark.startswith(NAME_TAKEN):
@@ -311,7 +348,7 @@ class Registration:
         assert self._channels is not None
         try:
             answer = await self._channels.call(
-                nameserver, api.QUERY_DATA_VERSION, self._identity(self._role.broker_id), self._topics.version.encode()
+                nameserver, api.QUERY_DATA_VERSION, self._identity(self._role.broker_id), self._version.encode()
             )
         except (RemotingError, Refused, ProtocolError):
             return True
@@ -335,22 +372,26 @@ class Registration:
         return frozenset().union(*found) if found else None
 
     async def _hosts_by(self, nameserver: str) -> frozenset[str] | None:
-        name = self._config.broker_name
-        if self._channels is None:
-            return None
         try:
-            answer = await self._channels.call(nameserver, api.GET_ROUTEINFO_BY_TOPIC, RouteOf(topic=name))
-            route = TopicRouteData.decode(answer.body)
-            addresses = [
-                address
-                for data in route.broker_datas
-                if data.broker_name == name
-                for address in data.broker_addrs.values()
-            ]
-            return frozenset(split_address(address)[0] for address in addresses)
+            addresses = await self._addresses_by(nameserver)
+            return frozenset(split_address(address)[0] for address in addresses.values())
         except (RemotingError, Refused, ProtocolError, ValueError) as fault:
             log.warning("slaves_not_known", nameserver=nameserver, fault=str(fault))
             return None
+
+    async def _addresses_by(self, nameserver: str) -> dict[int, str]:
+        """The addresses of the brokers with this name, by their ids. Raises RemotingError, Refused, ProtocolError."""
+        if self._channels is None:
+            return {}
+        name = self._config.broker_name
+        answer = await self._channels.call(nameserver, api.GET_ROUTEINFO_BY_TOPIC, RouteOf(topic=name))
+        route = TopicRouteData.decode(answer.body)
+        return {
+            number: address
+            for data in route.broker_datas
+            if data.broker_name == name
+            for number, address in data.broker_addrs.items()
+        }
 
     # ------------------------------------------------------------------ the request
 
@@ -375,9 +416,17 @@ class Registration:
             body_crc32=body_crc32(body.content),
         )
 
+    @property
+    def _version(self) -> DataVersion:
+        """The version of the topics as it is registered: with the epoch of an elected master."""
+        version, epoch = self._topics.version, self._role.epoch
+        if not epoch:
+            return version
+        return DataVersion(counter=version.counter, state_version=epoch, timestamp=version.timestamp)
+
     def _body(self) -> Registered | None:
         """The whole table; None, with one line in the log for each version, if no nameserver would take it."""
-        state = (self._topics.version, self._config.broker_permission)
+        state = (self._version, self._config.broker_permission)
         if self._encoded is None or self._encoded[0] != state:
             body = self._encode(self._topics.table)
             self._note(body)
@@ -406,7 +455,7 @@ class Registration:
             table = {name: _with_permission(config, permission) for name, config in table.items()}
         body = RegisterBrokerBody(
             topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
-                data_version=self._topics.version, topic_config_table=dict(table)
+                data_version=self._version, topic_config_table=dict(table)
             )
         )
         if not self._config.compressed_register and len(table) * SHORTEST_ENTRY <= COMPRESS_ABOVE:

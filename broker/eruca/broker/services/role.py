@@ -1,8 +1,9 @@
 """What this broker is at present: a master or a slave, under which id, and whether sends wait for a slave.
 
-Owns the present role. The settings brokerRole and brokerId say what it shall be; they differ from it until
-``duties`` has made the change. Everybody who acts by the role asks here, nobody asks the settings. Must not know what
-follows from a role. Invariant: role and id change together, and between two turns of the event loop.
+Owns the present role. The settings brokerRole and brokerId say what it shall be, or who appoints it, where a group
+elects its master; both differ from it until ``duties`` has made the change. Everybody who acts by the role asks here,
+nobody asks the settings. Must not know what follows from a role. Invariant: role, id and epoch change together, and
+between two turns of the event loop.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ MASTER_ID = 0
 
 
 class Wanted(NamedTuple):
-    """A role that the settings ask for."""
+    """A role that a broker shall have."""
 
     kind: BrokerRole
     broker_id: int
+    epoch: int = 0
+    """Of a master that was elected, the epoch; else 0."""
 
     @property
     def is_slave(self) -> bool:
@@ -36,17 +39,31 @@ class Role:
         self.due = asyncio.Event()
         """Set while the settings say another role."""
         self._settled = asyncio.Event()
+        self._appointed: Wanted | None = None
         self.take(self.wanted)
 
     @property
     def wanted(self) -> Wanted:
-        """What the settings say. A master has the id 0, whatever brokerId says."""
+        """What it was appointed, or what the settings say. A master has the id 0, whatever brokerId says."""
+        if self._appointed is not None:
+            return self._appointed
         kind = self._config.store.broker_role
         return Wanted(kind, self._config.broker_id if kind is BrokerRole.SLAVE else MASTER_ID)
 
+    @property
+    def elected(self) -> bool:
+        """Whether its group decides the role, and not an operator."""
+        return self._appointed is not None
+
+    async def appoint(self, wanted: Wanted) -> None:
+        """Have this role, whatever the settings say; it has it when this returns."""
+        self._appointed = wanted
+        self.look()
+        await self.settled()
+
     def take(self, wanted: Wanted) -> None:
         """Be this from now on."""
-        self.kind, self.broker_id = wanted
+        self.kind, self.broker_id, self.epoch = wanted
         self.is_slave = wanted.is_slave
         self.sync = self.kind is BrokerRole.SYNC_MASTER
         """Whether sends wait for a slave."""
@@ -54,7 +71,7 @@ class Role:
 
     def look(self) -> None:
         """To be called when settings have changed: is another role due?"""
-        if (self.kind, self.broker_id) != self.wanted:
+        if (self.kind, self.broker_id, self.epoch) != self.wanted:
             self.due.set()
             self._settled.clear()
         else:
@@ -62,5 +79,5 @@ class Role:
             self._settled.set()
 
     async def settled(self) -> None:
-        """Wait until this broker is what the settings say."""
+        """Wait until this broker is what it shall be."""
         await self._settled.wait()
