@@ -85,6 +85,7 @@ public final class Judge {
         OPERATIONS.put("request", Requesting::request);
         OPERATIONS.put("read-traces", Tracing::read);
         OPERATIONS.put("consume-status", Asking::consumeStatus);
+        OPERATIONS.put("exporter-figures", Asking::exporterFigures);
         OPERATIONS.put("stop", Named::stop);
         OPERATIONS.put("load", Load::run);
     }
