@@ -46,8 +46,8 @@ OPTIONS = {
     "producerConnection": "g! t!",
     "resetOffsetByTime": "g! t! s! f c+ b q o",  # the last three: of 5.3.3
     "resetOffset": "g! t f",  # Eruca's own
-    "export": "c",  # these four as well
-    "exportOffsets": "g! c",
+    "offsets": "g c",
+    "export": "c",  # these as well
     "diff": "c f!",
     "apply": "c f!",
     "skipAccumulatedMessage": "g! t! f",

@@ -29,6 +29,18 @@ retryMaxTimes = 3
 
 [orderConf]
 Orders = "broker-a:4"
+
+[[settings]]
+name = "fileReservedTime"
+value = 48
+
+[[settings]]
+name = "autoCreateTopicEnable"
+value = false
+
+[[settings]]
+name = "deleteWhen"
+value = "04"
 """
 
 
@@ -90,13 +102,15 @@ async def test_apply_makes_it_so_and_a_second_one_changes_nothing(lab: Lab, tmp_
     file = tmp_path / "cluster.toml"
     file.write_text(FILE)
     changes = "+ order Orders\n+ topic Orders at broker-a\n+ topic Log at broker-a\n+ group shop at broker-a\n"
+    changes += "~ setting fileReservedTime at broker-a: value 72 -> 48\n"
+    changes += "~ setting autoCreateTopicEnable at broker-a: value true -> false\n"
     for command in (["diff"], ["apply", "--dry-run"]):
         seen = await lab.mqadmin(*command, "-f", str(file))
         assert (seen.status, seen.out) == (3, changes)
     refused = await lab.mqadmin("apply", "-f", str(file), answers="n\n")
-    assert (refused.status, refused.err) == (1, "Make 4 changes? [y/N] mqadmin apply: nothing was changed\n")
+    assert (refused.status, refused.err) == (1, "Make 6 changes? [y/N] mqadmin apply: nothing was changed\n")
     applied = await lab.mqadmin("apply", "-f", str(file))
-    assert (applied.status, applied.out, applied.err) == (0, f"{changes}4 of 4 changes made\n", "")
+    assert (applied.status, applied.out, applied.err) == (0, f"{changes}6 of 6 changes made\n", "")
     again = await lab.mqadmin("apply", "-f", str(file), "--prune")
     assert (again.status, again.out, again.err) == (0, "nothing is to be changed\n", "")
     assert (await lab.mqadmin("diff", "-f", str(file))).status == 0
@@ -115,10 +129,29 @@ async def test_what_export_writes_gives_the_same_cluster_again(lab: Lab, tmp_pat
     kept = await lab.mqadmin("apply", "-f", str(empty), "--prune", "--ask")
     assert kept.status == 1 and "group shop: 1 online" in kept.err
     pruned = await lab.mqadmin("apply", "-f", str(empty), "--prune", "--yes")
-    assert (pruned.status, pruned.out.splitlines()[-1]) == (0, "4 of 4 changes made")
-    assert json.loads((await lab.done("export")).out) == {"errors": [], "topics": [], "groups": [], "orderConf": {}}
+    assert (pruned.status, pruned.out.splitlines()[-1]) == (0, "6 of 6 changes made")
+    assert json.loads((await lab.done("export")).out) == {
+        "errors": [],
+        "topics": [],
+        "groups": [],
+        "orderConf": {},
+        "settings": [],
+    }
     await lab.done("apply", "-f", str(file))
     assert (await lab.done("export", "-o", "yaml")).out == exported
+
+
+async def test_a_setting_that_is_none_of_a_file_is_refused(lab: Lab, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.toml"
+    for name in ("listenPort", "noSuchSetting"):
+        file.write_text(f'settings = [{{name = "{name}", value = 1}}]')
+        refused = await lab.mqadmin("diff", "-f", str(file))
+        assert (refused.status, refused.out) == (2, "")
+        assert refused.err.startswith(f"mqadmin diff: broker-a has no setting {name}, or none that apply changes")
+    file.write_text('settings = [{name = "fileReservedTime", value = "soon"}]')
+    wrong = await lab.mqadmin("apply", "-f", str(file))
+    assert (wrong.status, wrong.out.splitlines()[-1]) == (5, "0 of 1 changes made")
+    assert "fileReservedTime" in wrong.err
 
 
 async def test_exported_offsets_bring_a_group_back(lab: Lab, tmp_path: Path) -> None:
@@ -132,7 +165,7 @@ async def test_exported_offsets_bring_a_group_back(lab: Lab, tmp_path: Path) -> 
     await lab.commit("shop", "Log", 1)
     await lab.commit("shops", "Orders", 3, 3)
     file = tmp_path / "offsets.json"
-    file.write_text((await lab.done("exportOffsets", "-g", "shop")).out)
+    file.write_text((await lab.done("offsets", "export", "-g", "shop")).out)
     rows = [(each["topic"], each["queueId"], each["offset"]) for each in json.loads(file.read_text())["queues"]]
     assert rows == [("Log", 0, 1), ("Orders", 0, 1), ("Orders", 1, 2)]
     await lab.commit("shop", "Orders", 3, 3)
@@ -141,5 +174,5 @@ async def test_exported_offsets_bring_a_group_back(lab: Lab, tmp_path: Path) -> 
     assert back.status == 0, back
     assert await lab.committed("shop", "Orders") == {0: 1, 1: 2}
     assert await lab.committed("shop", "Log") == {0: 1}
-    nobody = await lab.mqadmin("exportOffsets", "-g", "nobody")
+    nobody = await lab.mqadmin("offsets", "export", "-g", "nobody")
     assert (nobody.status, nobody.out) == (4, "")

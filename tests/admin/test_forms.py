@@ -139,7 +139,7 @@ CHANGES = [
     ["skipAccumulatedMessage", "-g", "h", "-t", "U"],
     ["resetOffsetByTime", "-g", "h", "-t", "U", "-s", "now"],
     ["resetOffset", "-g", "h", "-t", "U", "--to", "first", "--wait", "0"],
-    ["exportOffsets", "-g", "h"],
+    ["offsets", "export", "-g", "h"],
     ["export"],
     ["cloneGroupOffset", "-s", "h", "-d", "i", "-t", "U", "--new-group"],
     ["updateKvConfig", "-s", "S", "-k", "k", "-v", "v"],

@@ -77,7 +77,8 @@ CALLS = (
     Call("export", nothing=BROKER),
     Call("diff -f FILE", nothing=BROKER),
     Call("apply -f FILE --dry-run", nothing=BROKER),
-    Call("exportOffsets -g g", nothing=BROKER),
+    Call("offsets export -g g", nothing=BROKER),
+    Call("offsets import --file OFFSETS --dry-run", nothing=BROKER),
     Call("getConsumerConfig -g g", BROKER),
     Call("consumerConnection -g g", BROKER),
     Call("producerConnection -g p -t T", BROKER),
@@ -105,6 +106,7 @@ CALLS = (
     Call(f"clusterAclConfigVersion -c {CLUSTER}", BROKER),
     Call(f"getAclConfig -c {CLUSTER}", nothing=frozenset(TROUBLES), ends=Status.FAILED),  # Eruca gives out no secrets
 )
+OFFSETS = '{"group": "g", "queues": [{"topic": "T", "brokerName": "broker-b", "queueId": 0, "offset": 0}]}'
 CHANGES = {
     *("updateTopic", "deleteTopic", "updateTopicPerm", "updateBrokerConfig", "updateSubGroup", "deleteSubGroup"),
     *("cleanExpiredCQ", "cleanUnusedTopic", "deleteExpiredCommitLog", "cloneGroupOffset", "updateKvConfig"),
@@ -149,6 +151,7 @@ async def _tried(cluster: TwoMasters) -> Outcome:
 
     async with cluster:
         (cluster.home / "cluster.json").write_text('{"topics": [{"name": "T"}]}')
+        (cluster.home / "offsets.json").write_text(OFFSETS)
         async with asyncio.timeout(20):
             while (await _made(cluster, TRACED)).status:  # noqa: ASYNC110 (until the broker has dispatched it)
                 await asyncio.sleep(0.05)
@@ -169,7 +172,7 @@ async def _made(cluster: TwoMasters, call: Call) -> Done:
     sent, stored = cluster.ids["broker-b"]
     words = {"A": cluster.brokers["broker-a"].address, "B": cluster.brokers["broker-b"].address}
     words |= {"FOLDER": str(cluster.home / "out"), "FILE": str(cluster.home / "cluster.json")}
-    words |= {"SENT": sent, "STORED": stored}
+    words |= {"SENT": sent, "STORED": stored, "OFFSETS": str(cluster.home / "offsets.json")}
     line = [*(words.get(each, each) for each in call.line.split()), "--timeout", str(TIMEOUT)]
     environment = {"NAMESRV_ADDR": cluster.address, "HOME": str(cluster.home), "XDG_STATE_HOME": str(cluster.home)}
 

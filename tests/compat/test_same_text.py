@@ -229,7 +229,7 @@ def test_clone_of_offsets(scene: Scene) -> None:
 
 def test_exported_offsets(scene: Scene) -> None:
     """Apache's has no such command; its broker answers as Eruca's."""
-    done = eruca_mqadmin(("exportOffsets", "-n", scene.cluster.address, "-g", scene.group))
+    done = eruca_mqadmin(("offsets", "export", "-n", scene.cluster.address, "-g", scene.group))
     queues = {(each["topic"], each["queueId"]): each["offset"] for each in json.loads(done.stdout)["queues"]}
     assert queues[scene.topic, 0] == MESSAGES
 

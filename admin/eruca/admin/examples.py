@@ -75,8 +75,6 @@ diff -f cluster.yaml  # what apply would change
 diff -f cluster.yaml --prune -o json  # with what it would delete, for a program
 apply -f cluster.yaml --dry-run  # the same as diff
 apply -f cluster.yaml --yes  # make the cluster so, without a question
-exportOffsets -g shop  # the offsets of a group, as a file for resetOffset
-exportOffsets -g shop -o csv  # the same for a spreadsheet
 updateSubGroup -g shop -c DefaultCluster -r 3  # create a group whose messages are retried 3 times
 updateSubGroup -g shop -c DefaultCluster -s false --keep  # stop a group, and change nothing else
 deleteSubGroup -g shop -c DefaultCluster --ask  # delete a group, unless it has members
@@ -99,6 +97,8 @@ skipAccumulatedMessage -g shop -t Orders  # skip all that was not consumed
 skipAccumulatedMessage -g shop -t Orders --dry-run  # how much that is
 resetOffset -g shop -t Orders --to -100  # go back by 100 messages in each queue
 resetOffset -g shop --from-file undo.json  # take a reset back
+offsets export -g shop  # the offsets of a group, as a file
+offsets import --file shop.json --new-group  # bring the group to them, in a cluster that does not know it yet
 cloneGroupOffset -s shop -d shop-new -t Orders --new-group  # begin a new group where another one is
 cloneGroupOffset -s shop -d shop-test -t Orders  # give a known group the offsets of another one
 sendMessage -t Orders -p "a text" -k order-17  # send a message with a key

@@ -14,7 +14,7 @@ from inspect import CORO_CREATED, getcoroutinestate
 from typing import Generic, TypeVar
 
 from eruca.admin.client import HEAVY, Admin, broker_addresses
-from eruca.admin.errors import AdminError, NotFound, PeerRefused
+from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused
 from eruca.protocol import api
 from eruca.protocol.bodies import (
     PERM_READ,
@@ -158,6 +158,25 @@ async def topics_in(admin: Admin, cluster: str) -> list[str]:
     answer = await admin.call_nameserver(api.GET_TOPICS_BY_CLUSTER, routes.OfCluster(cluster=cluster))
     names = TopicList.decode(answer.body).topic_list
     return [each for each in names if not (is_system_topic(each) or is_retry_topic(each) or is_dead_letter_topic(each))]
+
+
+async def masters_in(admin: Admin, cluster: str | None) -> dict[str, str]:
+    """The masters of a cluster by name; None means the only one.
+
+    Raises AdminError where a broker has no master, and BadValue if it is not clear which cluster is meant.
+    """
+    if cluster is None:
+        known = sorted((await admin.clusters()).cluster_addr_table)
+        if len(known) != 1:
+            raise BadValue(f"give the cluster with -c; the nameserver knows: {', '.join(known) or 'none'}")
+        cluster = known[0]
+    masters = {}
+    for broker in await admin.brokers_in(cluster):
+        address = broker.master()
+        if address is None:
+            raise AdminError(f"broker {broker.broker_name} has no master: what it shall have is not known")
+        masters[broker.broker_name] = address
+    return masters
 
 
 # ------------------------------------------------------------------ groups

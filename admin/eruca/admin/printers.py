@@ -19,7 +19,7 @@ from msgspec import inspect
 
 from eruca.admin.command import BOLD, FORMS, YELLOW, Job, Shown, painted
 from eruca.admin.errors import AdminError, BadValue, Status
-from eruca.admin.results.answer import Answer, Moment, Table
+from eruca.admin.results.answer import Answer, Moment, Table, indented
 from eruca.admin.text import columns
 
 VARIABLE = "MQADMIN_OUTPUT"
@@ -81,7 +81,7 @@ class Printer:
     def _print(self, result: msgspec.Struct) -> None:
         self._begun = True
         if self._form == "json":
-            self._job.line(msgspec.json.format(msgspec.json.encode(result), indent=2).decode())
+            self._job.line(indented(result))
         elif self._form == "jsonl":
             for row in rows_of(result):
                 self._job.line(msgspec.json.encode(row).decode())

@@ -34,14 +34,14 @@ SUBJECTS: Final = {
         "diagnosis": "doctor",
         "console": "console",
     },
-    "A cluster in a file": {"declared": "export diff apply exportOffsets"},
+    "A cluster in a file": {"declared": "export diff apply"},
     "Consumer groups and producers": {
         "group": (
             "updateSubGroup deleteSubGroup getConsumerConfig consumerConnection producerConnection consumerStatus"
         ),
         "progress": "consumerProgress statsAll",
     },
-    "Offsets": {"offset": "resetOffsetByTime skipAccumulatedMessage resetOffset cloneGroupOffset"},
+    "Offsets": {"offset": "resetOffsetByTime skipAccumulatedMessage resetOffset cloneGroupOffset offsets"},
     "Messages": {
         "message": "sendMessage queryMsgById queryMsgByKey queryMsgByUniqueKey queryMsgByOffset queryCq",
         "queue_messages": "consumeMessage printMsg printMsgByQueue",

@@ -1,4 +1,4 @@
-"""Commands about files of a cluster: write what it has, compare with it, make it so; and a group's offsets."""
+"""Commands about files of a cluster: write what it has, compare with it, make it so."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from eruca.admin.client import Admin
 from eruca.admin.command import Job, Shown, agree_to_deletion, command
 from eruca.admin.commands.topic import put_order
-from eruca.admin.errors import AdminError, BadValue, Status
-from eruca.admin.lookups import ask_each, create_topic
+from eruca.admin.errors import AdminError, Status
+from eruca.admin.lookups import ask_each, create_topic, masters_in
 from eruca.admin.posix import Option
 from eruca.admin.results import declared as found
+from eruca.admin.results.answer import indented
+from eruca.admin.results.broker_settings import text_of
 from eruca.admin.results.declared import ORDER_TOPIC_CONFIG, Change, Difference, Parts
-from eruca.admin.results.stored_offsets import OffsetsOfGroup, stored_offsets
 from eruca.admin.results.users import GroupInUse, users_of_group, users_of_topic
-from eruca.protocol import api
+from eruca.protocol import api, properties
 from eruca.protocol.headers import routes, topics
 from eruca.protocol.names import dead_letter_topic, retry_topic
 
@@ -28,18 +27,21 @@ _PRUNE = Option("", "prune", "delete what is not in the file, too", takes_value=
 
 
 @command(
-    "export", "print topics, groups and order configurations as a file for apply", _CLUSTER, results=(found.Declared,)
+    "export",
+    "print topics, groups, order configurations and changed settings as a file for apply",
+    _CLUSTER,
+    results=(found.Declared,),
 )
 async def export(job: Job) -> Shown:
-    """21, 305 and 201 at each master, 219; as JSON, if no other form is asked for."""
-    result = await found.declared_state(job.admin, await _masters(job))
-    return Shown(result, lambda: job.line(_json(result)))
+    """21, 305, 201 and 26 at each master, 219; as JSON, if no other form is asked for."""
+    result = await found.declared_state(job.admin, await masters_in(job.admin, job.maybe("c")))
+    return Shown(result, lambda: job.line(indented(result)))
 
 
 @command("diff", "show what apply would change", _CLUSTER, _FILE, _PRUNE, results=(Difference,))
 async def diff(job: Job) -> Shown:
     """As export; changes nothing, and ends with 3 if there is a difference."""
-    _, _, result = await _compared(job, await _masters(job))
+    _, _, result = await _compared(job, await masters_in(job.admin, job.maybe("c")))
     if result.items:
         job.status = Status.WOULD_CHANGE
 
@@ -52,7 +54,7 @@ async def diff(job: Job) -> Shown:
 
 @command(
     "apply",
-    "create and change topics, groups and order configurations as a file says",
+    "create and change topics, groups, order configurations and settings as a file says",
     _CLUSTER,
     _FILE,
     _PRUNE,
@@ -62,8 +64,8 @@ async def diff(job: Job) -> Shown:
     results=(Difference, found.Applied),
 )
 async def apply(job: Job) -> AsyncIterator[Shown]:
-    """As export; then 17, 200, 100 for each change, and 215, 216, 207, 102 for what goes."""
-    masters = await _masters(job)
+    """As export; then 17, 200, 100, 25 for each change, and 215, 216, 207, 102 for what goes."""
+    masters = await masters_in(job.admin, job.maybe("c"))
     wanted, old, result = await _compared(job, masters)
     text = "".join(f"{each}\n" for each in result.items) or "nothing is to be changed\n"
     if not result.items or job.has("dry-run"):
@@ -97,45 +99,11 @@ async def apply(job: Job) -> AsyncIterator[Shown]:
     yield Shown(None, partial(job.line, f"{done} of {len(result.items)} changes made"))
 
 
-@command(
-    "exportOffsets",
-    "print the stored offsets of a consumer group as a file for resetOffset --from-file",
-    Option("g", "consumerGroup", "name of the consumer group", required=True, kind="group"),
-    _CLUSTER,
-    results=(OffsetsOfGroup,),
-)
-async def export_offsets(job: Job) -> Shown:
-    """43 at each master; as JSON, if no other form is asked for."""
-    result = await stored_offsets(job.admin, await _masters(job), job.text("g"))
-    return Shown(result, lambda: job.line(_json(result)))
-
-
-def _json(result: msgspec.Struct) -> str:
-    return msgspec.json.format(msgspec.json.encode(result), indent=2).decode()
-
-
-async def _masters(job: Job) -> dict[str, str]:
-    """The masters of the cluster by name. Raises AdminError where a broker has none, and if no cluster is meant."""
-    cluster = job.maybe("c")
-    if cluster is None:
-        known = sorted((await job.admin.clusters()).cluster_addr_table)
-        if len(known) != 1:
-            raise BadValue(f"give the cluster with -c; the nameserver knows: {', '.join(known) or 'none'}")
-        cluster = known[0]
-    masters = {}
-    for broker in await job.admin.brokers_in(cluster):
-        address = broker.master()
-        if address is None:
-            raise AdminError(f"broker {broker.broker_name} has no master: what it shall have is not known")
-        masters[broker.broker_name] = address
-    return masters
-
-
 async def _compared(job: Job, masters: dict[str, str]) -> tuple[Parts, Parts, Difference]:
     """What the file says, what the cluster has, and the difference."""
     path = job.text("f")
     wanted = found.parts_of(found.read(_content(path), path), masters)
-    old = found.parts_of(await found.declared_state(job.admin, masters), masters)
+    old = found.parts_of(await found.declared_state(job.admin, masters, defaults=True), masters)
     return wanted, old, found.difference(wanted, old, prune=job.has("prune"))
 
 
@@ -159,6 +127,11 @@ async def _users(admin: Admin, result: Difference) -> list[GroupInUse]:
 
 
 async def _put(admin: Admin, change: Change, parts: Parts, masters: dict[str, str]) -> None:
+    if change.kind == "setting":
+        new = change.fields[0].new
+        body = properties.write({change.name: "" if new is None else text_of(new)}).encode()
+        await admin.call(masters[str(change.broker)], api.UPDATE_BROKER_CONFIG, None, body)
+        return
     part = parts[change.kind, change.name, change.broker]
     if isinstance(part, str):
         await put_order(admin, change.name, part)

@@ -11,17 +11,18 @@ from functools import partial
 
 from eruca.admin.command import TOPIC, Job, Shown, command
 from eruca.admin.errors import AdminError, BadValue, NotFound, Partial, Status
-from eruca.admin.lookups import END, consume_stats, store_offset
-from eruca.admin.posix import Option
+from eruca.admin.lookups import END, consume_stats, masters_in, store_offset
+from eruca.admin.posix import Operand, Option
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Done
 from eruca.admin.resets.engine import Reset, performed, prepare, untouched
-from eruca.admin.resets.places import checked_time, place, queues
+from eruca.admin.resets.places import checked_time, is_file, place, queues
 from eruca.admin.resets.plan import Options, check
 from eruca.admin.resets.survey import look
 from eruca.admin.resets.targets import Exact, Nearest, Only, Table, Target
+from eruca.admin.results.answer import indented
 from eruca.admin.results.moves import QueueMove, StoredCopy, moves
-from eruca.admin.results.stored_offsets import stored_offsets
+from eruca.admin.results.stored_offsets import OffsetsOfGroup, stored_offsets
 from eruca.admin.text import millis_text, point_of_time, shown, zoned
 from eruca.protocol.names import retry_topic
 from eruca.protocol.queues import MessageQueue
@@ -83,7 +84,7 @@ async def reset_by_time(job: Job) -> AsyncIterator[Shown]:
     )
     online = f"rollback consumer offset by specified group{what}"
     offline = f"rollback consumer offset by specified consumerGroup{what}"
-    async for each in _reset(job, {topic: target}, online, offline):
+    async for each in _reset(job, group, {topic: target}, online, offline):
         yield each
 
 
@@ -98,7 +99,7 @@ async def reset_by_time(job: Job) -> AsyncIterator[Shown]:
 )
 async def skip_accumulated(job: Job) -> AsyncIterator[Shown]:
     """As resetOffsetByTime to the end."""
-    async for each in _reset(job, {job.text("t"): Nearest(END, "the end")}, None, None):
+    async for each in _reset(job, job.text("g"), {job.text("t"): Nearest(END, "the end")}, None, None):
         yield each
 
 
@@ -108,7 +109,7 @@ async def skip_accumulated(job: Job) -> AsyncIterator[Shown]:
     GROUP,
     Option("t", "topic", "the topic; several with commas", kind="topic"),
     Option("", "all-topics", "all topics in which the group has an offset", takes_value=False),
-    Option("", "to", "first, last, a time, an offset (such as 4100), +N or -N messages, group:OTHER"),
+    Option("", "to", "first, last, a time, an offset (such as 4100), +N or -N messages, group:OTHER, a file"),
     Option(
         "",
         "from-file",
@@ -124,16 +125,54 @@ async def reset_offset(job: Job) -> AsyncIterator[Shown]:
     """As resetOffsetByTime; a time means the first message at or after it."""
     if job.has("to") == job.has("from-file"):
         raise BadValue("give one of --to and --from-file")
+    path = job.maybe("from-file") or (job.text("to") if is_file(job.text("to")) else None)
     table: dict[MessageQueue, int] = {}
-    if job.has("from-file"):
-        group, table = ways_back.read(job.text("from-file"))
-        if group not in (None, job.text("g")):
-            raise BadValue(f"{job.text('from-file')} has the offsets of group {group}, not of {job.text('g')}")
+    if path is not None:
+        _, table = _offsets_in(path, job.text("g"))
     places: dict[str, Target] = {}
     for topic in await _topics(job, table):
-        target = Table(table, job.text("from-file")) if table else await place(job.admin, topic, job.text("to"))
+        target = await place(job.admin, topic, job.text("to")) if path is None else Table(table, path)
         places[topic] = Only(target, queues(job.text("queue"))) if job.has("queue") else target
-    async for each in _reset(job, places, None, None):
+    async for each in _reset(job, job.text("g"), places, None, None):
+        yield each
+
+
+def _offsets_in(path: str, group: str) -> tuple[str, dict[MessageQueue, int]]:
+    """The group and the offsets of a file; the group may be given, and must be if the file does not say it."""
+    named, table = ways_back.read(path)
+    if named is not None and group not in ("", named):
+        raise BadValue(f"{path} has the offsets of group {named}, not of {group}")
+    if not (named or group):
+        raise BadValue(f"{path} names no consumer group: give it with -g")
+    return group or str(named), table
+
+
+_EXPORT, _IMPORT = "export", "import"
+
+
+@command(
+    "offsets",
+    "print the stored offsets of a consumer group as a file, or bring a group back to those of a file",
+    Option("g", "group", "the consumer group; for import: that of the file", kind="group"),
+    Option("c", "clusterName", "for export: the cluster; default: the only one", kind="cluster"),
+    Option("", "file", "for import: the file", kind="file"),
+    *SAFETY,
+    results=(OffsetsOfGroup, QueueMove),
+    operand=Operand(Option("", "what", "export or import", required=True, choices=(_EXPORT, _IMPORT))),
+)
+async def offsets(job: Job) -> AsyncIterator[Shown]:
+    """43 at each master, as JSON if no other form is asked for; import: as resetOffset."""
+    if job.text("what") == _EXPORT:
+        if not job.has("g"):
+            raise BadValue("give the consumer group with -g")
+        found = await stored_offsets(job.admin, await masters_in(job.admin, job.maybe("c")), job.text("g"))
+        yield Shown(found, lambda: job.line(indented(found)))
+        return
+    if job.text("what") != _IMPORT or not job.has("file"):
+        raise BadValue("offsets takes export -g GROUP, or import --file FILE")
+    group, table = _offsets_in(job.text("file"), job.text("g"))
+    places = {topic: Table(table, job.text("file")) for topic in sorted({queue.topic for queue in table})}
+    async for each in _reset(job, group, places, None, None):
         yield each
 
 
@@ -179,7 +218,7 @@ async def _reset_one_queue(job: Job, target: Target, when: str) -> AsyncIterator
         f"start reset consumer offset by specified, group[{job.text('g')}], topic[{job.text('t')}], "
         f"queueId[{job.text('q')}], broker[{job.text('b')}], {when}"
     )
-    reset = await _prepared(job, job.text("t"), only)
+    reset = await _prepared(job, job.text("g"), job.text("t"), only)
     if job.has("dry-run"):
         for each in _planned(job, reset):
             yield each
@@ -194,7 +233,7 @@ async def _reset_one_queue(job: Job, target: Target, when: str) -> AsyncIterator
 
 
 async def _reset(
-    job: Job, places: Mapping[str, Target], online_title: str | None, offline_title: str | None
+    job: Job, group: str, places: Mapping[str, Target], online_title: str | None, offline_title: str | None
 ) -> AsyncIterator[Shown]:
     """Reset topics to their places, and the retry topic too if that was asked for: none moves before all were seen."""
     wanted = list(places.items())
@@ -202,8 +241,8 @@ async def _reset(
         target = wanted[0][1]
         if target.timestamp is None:
             raise BadValue("option --with-retries needs a time, first or last: an offset names messages of one topic")
-        wanted.append((retry_topic(job.text("g")), target))
-    resets = [await _prepared(job, topic, target) for topic, target in wanted]
+        wanted.append((retry_topic(group), target))
+    resets = [await _prepared(job, group, topic, target) for topic, target in wanted]
     for number, reset in enumerate(resets):
         titles = (None, None) if number else (online_title, offline_title)
         try:
@@ -243,9 +282,8 @@ def _planned(job: Job, reset: Reset) -> Iterator[Shown]:
     yield from _shown(reset, None, partial(_print_plan, job, reset))
 
 
-async def _prepared(job: Job, topic: str, target: Target) -> Reset:
+async def _prepared(job: Job, group: str, topic: str, target: Target) -> Reset:
     """The reset, looked at and decided."""
-    group = job.text("g")
     options = Options(
         force=job.truth("f", True),
         partial=job.has("partial"),

@@ -101,12 +101,25 @@ class Acts:
 
     async def _store(self, step: Step, move: Move, done: Done) -> None:
         if move.changes:
-            await store_offset(self._admin, step.broker.address, self._group, move.seen.queue, move.new)
+            await self._put(step, move, move.new)
         done.offsets[move.seen.queue] = move.new
 
     async def _begin(self, step: Step, move: Move) -> None:
         """A broker moves members only if the group has an offset in each queue: give it the first one."""
-        await store_offset(self._admin, step.broker.address, self._group, move.seen.queue, move.seen.first)
+        await self._put(step, move, move.seen.first)
+
+    async def _put(self, step: Step, move: Move, offset: int) -> None:
+        """15. A broker of RocketMQ 5 refuses it for a group that it does not have."""
+        address = step.broker.address
+        try:
+            await store_offset(self._admin, address, self._group, move.seen.queue, offset)
+        except PeerRefused as refused:
+            if refused.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                raise
+            raise AdminError(
+                f"{address} stores no offset for a group that it does not have: create it with "
+                f"mqadmin updateSubGroup -b {address} -g {self._group}, then do this again"
+            ) from None
 
     async def _push(self, step: Step, request: ResetOffset) -> dict[MessageQueue, int]:
         """222: the queues that it says it moved. If its members have just gone (206), it is asked again with them."""

@@ -1,4 +1,4 @@
-"""The places that a person names in words: ``first``, ``last``, a time, an offset, ``+N``, ``-N``, ``group:OTHER``.
+"""The places that a person names: ``first``, ``last``, a time, an offset, ``+N``, ``-N``, ``group:OTHER``, a file.
 
 Owns the words; `targets` are what they mean.
 """
@@ -13,6 +13,11 @@ from eruca.admin.lookups import END
 from eruca.admin.resets.survey import look
 from eruca.admin.resets.targets import Exact, First, Nearest, Shift, Since, Table, Target
 from eruca.admin.text import point_of_time, zoned
+
+
+def is_file(text: str) -> bool:
+    """Whether the words name a file of offsets: by a slash in them, or by their end."""
+    return "/" in text or text.endswith((".json", ".txt"))
 
 
 async def place(admin: Admin, topic: str, text: str) -> Target:

@@ -59,6 +59,11 @@ class PeerError(Result, frozen=True, kw_only=True, rename="camel"):
         return f"{self.peer}: {self.text}: {self.missing}"
 
 
+def indented(result: msgspec.Struct) -> str:
+    """A result as JSON for people and files."""
+    return msgspec.json.format(msgspec.json.encode(result), indent=2).decode()
+
+
 def errors_of(errors: Mapping[str, AdminError], missing: str) -> list[PeerError]:
     """The errors of peers, by name, each with what is missing for it."""
     return [

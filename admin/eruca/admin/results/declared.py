@@ -1,14 +1,16 @@
-"""What a cluster is declared to have: topics, consumer groups, order configurations; and what differs from it.
+"""What a cluster is declared to have: topics, groups, order configurations, settings; and what differs from it.
 
 ``Declared`` is the content of a file of ``export`` as well as the state of a cluster. An entry holds for all
 masters, or for those that it names; where masters differ, a name has several entries. Topics and groups of the system,
 of retries and of dead letters belong to the servers and are left out, and so does the flag ``order`` of topics: brokers
-set it by the order configurations.
+set it by the order configurations. Settings of brokers are those of ``broker_settings``; one that is not named has its
+default.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -17,8 +19,9 @@ from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, BadValue, PeerRefused
 from eruca.admin.lookups import ask_each
 from eruca.admin.results.answer import Answer, Result, Table
+from eruca.admin.results.broker_settings import Value, defaults_of, text_of, value_of
 from eruca.admin.results.metrics import user_groups, user_topics
-from eruca.protocol import api
+from eruca.protocol import api, properties
 from eruca.protocol.bodies import KVTable, SubscriptionGroupConfig, TopicConfig
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError
@@ -27,7 +30,7 @@ from eruca.protocol.queues import Int32, Int64
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """The nameserver's namespace for the queues of ordered topics."""
-Kind = Literal["topic", "group", "order"]
+Kind = Literal["topic", "group", "order", "setting"]
 
 
 class Entry(Result, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -73,21 +76,29 @@ class DeclaredGroup(Entry, frozen=True, kw_only=True, rename="camel", forbid_unk
         return config
 
 
+class DeclaredSetting(Entry, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A setting of brokers that changes at run time."""
+
+    value: Value
+
+
 class Declared(Answer, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The topics, consumer groups and order configurations of a cluster."""
+    """The topics, consumer groups, order configurations and brokers' settings of a cluster."""
 
     topics: list[DeclaredTopic] = msgspec.field(default_factory=list)
     groups: list[DeclaredGroup] = msgspec.field(default_factory=list)
     order_conf: dict[str, str] = msgspec.field(default_factory=dict)
     """Brokers and their queues, ``broker-a:8;broker-b:8``, by ordered topic."""
+    settings: list[DeclaredSetting] = msgspec.field(default_factory=list)
+    """Those that are not the broker's default."""
 
 
 class FieldChange(Result, frozen=True, kw_only=True, rename="camel"):
     """What a setting is and what it shall be."""
 
     field: str
-    old: bool | int | str | None
-    new: bool | int | str | None
+    old: Value | None
+    new: Value | None
 
 
 class Change(Result, frozen=True, kw_only=True, rename="camel"):
@@ -144,10 +155,11 @@ def _word(value: object) -> str:
 # ------------------------------------------------------------------ the state of a cluster
 
 
-async def declared_state(admin: Admin, masters: Mapping[str, str]) -> Declared:
-    """What these masters have, by their names and addresses (21, 305, 201), and the nameserver (219).
+async def declared_state(admin: Admin, masters: Mapping[str, str], *, defaults: bool = False) -> Declared:
+    """What these masters have, by their names and addresses (21, 305, 201, 26), and the nameserver (219).
 
-    Raises AdminError if one of them does not answer: a part of the state looks as if the rest were not there.
+    With ``defaults``, settings that are the broker's default are there, too. Raises AdminError if a master does not
+    answer: a part of the state looks as if the rest were not there.
     """
     topics = (await ask_each({name: user_topics(admin, at, False) for name, at in masters.items()})).strict()
     groups = (await ask_each({name: user_groups(admin, at) for name, at in masters.items()})).strict()
@@ -155,7 +167,32 @@ async def declared_state(admin: Admin, masters: Mapping[str, str]) -> Declared:
         topics=_entries(DeclaredTopic, {name: found.topic_config_table for name, found in topics.items()}),
         groups=_entries(DeclaredGroup, {name: found.subscription_group_table for name, found in groups.items()}),
         order_conf=dict(sorted((await _orders(admin)).items())),
+        settings=_entries(
+            DeclaredSetting,
+            {
+                name: {key: _Value(value_of(text)) for key, text in found.items()}
+                for name, found in (await _settings_of(admin, masters, defaults=defaults)).items()
+            },
+        ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A setting as a broker has it."""
+
+    value: Value
+
+
+async def _settings_of(admin: Admin, masters: Mapping[str, str], *, defaults: bool) -> dict[str, dict[str, str]]:
+    """The settings of each master that a file may have; those that are its default only if they are wanted."""
+    asked = await ask_each({name: admin.call(at, api.GET_BROKER_CONFIG) for name, at in masters.items()})
+    found = {}
+    for name, answer in asked.strict().items():
+        settings = properties.parse(properties.decode(answer.body))
+        usual = defaults_of(settings)
+        found[name] = {key: settings[key] for key in usual if defaults or settings[key] != usual[key]}
+    return found
 
 
 async def _orders(admin: Admin) -> dict[str, str]:
@@ -208,14 +245,25 @@ def parts_of(declared: Declared, masters: Iterable[str]) -> Parts:
     for group in declared.groups:
         for place in put("group", group):
             parts[place] = msgspec.structs.replace(group, brokers=None)
+    for setting in declared.settings:
+        for place in put("setting", setting):
+            value = value_of(text_of(setting.value))
+            parts[place] = msgspec.structs.replace(setting, brokers=None, value=value)
     return parts
 
 
 def difference(wanted: Parts, found: Parts, *, prune: bool) -> Difference:
-    """What makes the second as the first; what is not in the first stays, unless ``prune``."""
+    """What makes the second as the first; what is not in the first goes if ``prune``: settings to their defaults.
+
+    The second has all settings, also those that are a default. Raises BadValue for a setting that a broker has not.
+    """
+    if prune:
+        wanted = _usual_settings(found) | wanted
     items = []
     for (kind, name, broker), part in wanted.items():
         old = found.get((kind, name, broker))
+        if old is None and kind == "setting":
+            raise BadValue(f"{broker} has no setting {name}, or none that apply changes: those that change at run time")
         if old != part:
             fields = [] if old is None else _changed(old, part)
             action: Literal["create", "change"] = "create" if old is None else "change"
@@ -225,6 +273,19 @@ def difference(wanted: Parts, found: Parts, *, prune: bool) -> Difference:
     for kind, name, broker in sorted(gone, key=lambda place: (place[0] != "group", place[0], place[1], str(place[2]))):
         items.append(Change(action="delete", kind=kind, name=name, broker=broker, fields=[]))
     return Difference(items=items)
+
+
+def _usual_settings(found: Parts) -> Parts:
+    """The defaults of all settings that there are."""
+    names: dict[str | None, list[str]] = {}
+    for kind, name, broker in found:
+        if kind == "setting":
+            names.setdefault(broker, []).append(name)
+    return {
+        ("setting", name, broker): DeclaredSetting(name=name, value=value_of(text))
+        for broker, those in names.items()
+        for name, text in defaults_of(those).items()
+    }
 
 
 def _changed(old: Entry | str, new: Entry | str) -> list[FieldChange]:
@@ -257,7 +318,7 @@ def read(data: bytes, name: str) -> Declared:
         raise AdminError(f"{name}: YAML needs PyYAML: install eruca[console], or write JSON or TOML") from None
     except (msgspec.DecodeError, ProtocolError) as error:
         raise BadValue(f"{name}: {error}") from None
-    if not all(entry.name.strip() for entry in (*declared.topics, *declared.groups)):
+    if not all(entry.name.strip() for entry in (*declared.topics, *declared.groups, *declared.settings)):
         raise BadValue(f"{name}: a name is empty")
     if declared.errors:
         raise BadValue(f"{name} is a part of a cluster only: {declared.errors[0].text}")
