@@ -69,6 +69,25 @@ async def test_names_of_the_cluster(lab: Lab, home: dict[str, str]) -> None:
     assert await complete(lab, home, "brokerStatus", "-c", "") == ["DefaultCluster"]
 
 
+async def test_words_without_an_option(lab: Lab, home: dict[str, str]) -> None:
+    await lab.topic("Tasks")
+    await lab.member("shop", "Tasks")
+    assert await complete(lab, home, "tail", "Ta") == ["Tasks"]
+    assert await complete(lab, home, "-o", "json", "tail", "Ta") == ["Tasks"]
+    assert await complete(lab, home, "send", "--rate", "5", "Ta") == ["Tasks"]
+    assert await complete(lab, home, "doctor", "") == ["shop"]
+    assert await complete(lab, home, "lag", "shop", "s") == ["shop"]
+    assert await complete(lab, home, "check", "l") == ["lag"]
+    assert await complete(lab, home, "check", "lag", "-g", "") == ["shop"]
+    behind = await complete(lab, home, "tail", "Tasks", "")
+    assert "--follow" in behind and not {"Tasks", "--topic"} & {*behind}
+    assert await complete(lab, home, "tail", "Tasks", "--from", "f") == ["first"]
+    assert await complete(lab, home, "tail", "Tasks", "--from", "group:") == ["group:shop"]
+    assert await complete(lab, home, "resetOffset", "--to=gr") == ["--to=group:shop"]
+    assert await complete(lab, home, "context", "add", "lab", "--acc") == ["--account", "--account-command"]
+    assert await complete(lab, home, "context", "add", "lab", "--output", "js") == ["json", "jsonl"]
+
+
 def make_old(cache: Path) -> None:
     """Let what is kept be old; nobody else may read it."""
     for kept in cache.rglob("*.json"):
@@ -86,12 +105,16 @@ async def test_names_are_kept_for_a_while(lab: Lab, home: dict[str, str]) -> Non
 
 async def test_bash_gets_what_is_behind_its_breaks(lab: Lab, home: dict[str, str]) -> None:
     host, port = lab.broker.split(":")
+    await lab.topic("Tasks")
+    await lab.member("shop", "Tasks")
     for line, answer in (
         ("mqadmin topicR", "topicRoute"),
         (f"mqadmin brokerStatus -b {host}:", port),
         ("mqadmin topicRoute --output=js", "json"),
         ('mqadmin resetOffset -g "an open quote', ""),
         ("mqadmin consumerProgress -g 'unknown group' -s ", "true"),
+        ("mqadmin tail Ta", "Tasks"),
+        ("mqadmin tail Tasks --from group:s", "shop"),
     ):
         done = await lab.mqadmin("__complete", "bash", line, environment=home)
         assert (done.status, done.err) == (0, "")
@@ -102,9 +125,10 @@ async def test_a_cluster_that_is_away_or_hangs_costs_a_second_and_is_silence(lab
     with socket.create_server(("127.0.0.1", 0)) as hung:  # which nobody accepts from
         port = hung.getsockname()[1]
         for nameserver in ("127.0.0.1:1", f"127.0.0.1:{port}", "no address at all:x"):
-            with Stopwatch() as watch:
-                assert await complete(lab, {**home, "NAMESRV_ADDR": nameserver}, "topicRoute", "-t", "") == []
-            assert watch.seconds < 5
+            for line in (("topicRoute", "-t", ""), ("lag", ""), ("consumerStatus", "-g", "g", "-i", "")):
+                with Stopwatch() as watch:
+                    assert await complete(lab, {**home, "NAMESRV_ADDR": nameserver}, *line) == []
+                assert watch.seconds < 1
 
 
 async def test_a_script_is_for_a_shell_that_is_known(lab: Lab) -> None:
@@ -188,7 +212,11 @@ async def test_tab_completes_a_command_an_option_and_a_topic(lab: Lab, shell: Te
     await lab.topic("OrdersOfToday")
 
     def session() -> None:
-        shell.type("mqadmin topicRou\t")
+        shell.type("mqadmin tail Ord\t")
+        shell.shows("ersOfToday ")
+        shell.type("\x15mqadmin check la\t")
+        shell.shows("lag ")
+        shell.type("\x15mqadmin topicRou\t")
         shell.shows("mqadmin topicRoute ")
         shell.type("--to\t")
         shell.shows("pic ")

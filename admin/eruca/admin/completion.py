@@ -2,7 +2,7 @@
 
 A shell runs ``mqadmin __complete SHELL WORD...``; its last word is what was typed so far. The answer is a line for each
 candidate, with what it means behind a tab, or ``:files`` where a file belongs. Names of topics, groups, brokers and
-clusters come from the cluster of the line, with a second's patience, and are kept for 10 s in a file. Whatever goes
+clusters come from the cluster of the line, within a second in all, and are kept for 10 s in a file. Whatever goes
 wrong is silence: nothing is ever printed into a prompt.
 """
 
@@ -24,17 +24,19 @@ import msgspec
 
 from eruca.admin import commands, contexts, help_pages, sessions
 from eruca.admin.client import Admin
-from eruca.admin.command import COMMON, FORMS, OUTPUT
+from eruca.admin.command import COLORS, COMMON, FORMS, OUTPUT, Command
 from eruca.admin.errors import UsageError
 from eruca.admin.lookups import members_of
 from eruca.admin.posix import Option
+from eruca.admin.text import GROUP_OF
 from eruca.protocol import api
 from eruca.protocol.bodies import SubscriptionGroupWrapper
+from eruca.protocol.names import is_system_group
 
 SHELLS: Final = ("bash", "zsh", "fish")
 FILES: Final = ":files"
-PATIENCE: Final = 1.0
-"""Seconds for the cluster's names."""
+PATIENCE: Final = 0.7
+"""Seconds for the cluster's names; with the start of Python a TAB costs a second."""
 KEPT: Final = 10.0
 """Seconds for which names are not asked for again."""
 _BREAKS: Final = "=:@"
@@ -112,6 +114,10 @@ async def _candidates(
         options, rest = before, list(words)
     else:
         name, rest = words[name_at], list(words[name_at + 1 :])
+        if name.lower() == "context" and rest[:1] == ["add"] and len(rest) > 1:
+            for each in _of_context(rest):
+                yield each
+            return
         if name.lower() in help_pages.OTHERS:
             for each in _other(name.lower(), rest, environment):
                 yield each
@@ -120,14 +126,17 @@ async def _candidates(
         if found is None:
             return
         options, option = found.options, _waiting(found.options, rest)
-        if option is None and found.operand is not None and not last.startswith("-"):
-            option = found.operand.option
+        operand = _operand(found, rest)
+        if option is None and not last.startswith("-"):
+            option = operand
+        if found.operand is not None and operand is None:
+            options = tuple(each for each in options if each is not found.operand.option)
     if option is None:
         for each in _options(options, rest):
             yield each
         return
     given = {key: value for key, value in _given(options, [*words[:name_at], *rest]).items() if value}
-    async for each in _values(option, given, environment, properties):
+    async for each in _values(option, last, given, environment, properties):
         yield each
 
 
@@ -150,6 +159,28 @@ def _waiting(options: Sequence[Option], words: Sequence[str]) -> Option | None:
     """The option whose value comes next, None if no value is due."""
     option = _named(options, words[-1]) if words else None
     return option if option is not None and option.takes_value else None
+
+
+def _operand(found: Command, words: Sequence[str]) -> Option | None:
+    """The option that a word without one belongs to; None where the command takes no further one."""
+    if found.operand is None:
+        return None
+    option, taken = found.operand.option, False
+    for at, word in enumerate(words):
+        taken |= word in (f"-{option.letter}", f"--{option.name}")
+        taken |= not word.startswith("-") and _waiting(found.options, words[:at]) is None
+    return None if taken and not found.operand.many else option
+
+
+def _of_context(words: Sequence[str]) -> Iterator[Candidate]:
+    """What follows ``context add NAME``."""
+    option = _waiting(contexts.OPTIONS, words)
+    if option is None:
+        yield from _options(contexts.OPTIONS, words)
+    elif option.kind == "file":
+        yield Candidate(FILES)
+    else:
+        yield from map(Candidate, {"output": FORMS, "color": COLORS}.get(option.name, ()))
 
 
 def _commands() -> Iterator[Candidate]:
@@ -191,7 +222,7 @@ def _given(options: Sequence[Option], words: Sequence[str]) -> dict[str, str]:
     known = {f"-{each.letter}": each.key for each in options if each.letter}
     known |= {f"--{each.name}": each.key for each in options}
     found: dict[str, str] = {}
-    for token, value in zip(words, [*words[1:], ""], strict=True):
+    for token, value in zip(words, [*words[1:], ""], strict=False):
         if token in known:
             found.setdefault(known[token], value)
         elif token.partition("=")[0] in known:
@@ -200,7 +231,11 @@ def _given(options: Sequence[Option], words: Sequence[str]) -> dict[str, str]:
 
 
 async def _values(
-    option: Option, given: Mapping[str, str], environment: Mapping[str, str], properties: Mapping[str, str]
+    option: Option,
+    last: str,
+    given: Mapping[str, str],
+    environment: Mapping[str, str],
+    properties: Mapping[str, str],
 ) -> AsyncIterator[Candidate]:
     if option.choices:
         texts: Sequence[str] = option.choices
@@ -210,6 +245,9 @@ async def _values(
         texts = (FILES,)
     elif option.kind == "time":
         texts = _TIMES
+    elif option.kind == "place":
+        groups = await _names("group", given, environment, properties) if last.lower().startswith("g") else ()
+        texts = ("first", "last", *_TIMES, *(f"{GROUP_OF}{each}" for each in groups))
     elif option.kind in _CLUSTER or (option.kind == "member" and given.get("g")):
         texts = await _names(option.kind, given, environment, properties)
     else:
@@ -272,16 +310,17 @@ async def _asked(admin: Admin, kind: str, group: str) -> set[str]:
 
 async def _groups(admin: Admin) -> set[str]:
     """The groups that brokers have settings of, and those with a retry topic: whichever answers in time."""
-    topics = asyncio.create_task(admin.all_topics())
-    masters = [master for each in (await admin.clusters()).broker_addr_table.values() if (master := each.master())]
+    topics, info = await asyncio.gather(admin.all_topics(), admin.clusters())
+    found = {each.removeprefix(_RETRY) for each in topics if each.startswith(_RETRY)}
+    masters = [master for each in info.broker_addr_table.values() if (master := each.master())]
     asked = [asyncio.create_task(admin.call(each, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)) for each in masters]
-    await asyncio.wait([topics, *asked], timeout=PATIENCE / 2)
-    found: set[str] = set()
+    if asked:
+        await asyncio.wait(asked, timeout=PATIENCE / 2)
     for task in asked:
         if task.done() and task.exception() is None:
             found |= SubscriptionGroupWrapper.decode(task.result().body).subscription_group_table.keys()
         task.cancel()
-    return found | {each.removeprefix(_RETRY) for each in await topics if each.startswith(_RETRY)}
+    return {each for each in found if not is_system_group(each)}
 
 
 # ------------------------------------------------------------------ the shells

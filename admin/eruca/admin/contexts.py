@@ -154,7 +154,7 @@ def _found(file: _File, name: str) -> Context:
 
 # ------------------------------------------------------------------ mqadmin context
 
-_OPTIONS = (
+OPTIONS = (
     Option("n", "namesrvAddr", "nameservers, as host:port;host:port", required=True),
     Option("", "account", "a file with accessKey and secretKey, in the form of tools.yml", kind="file"),
     Option("", "account-command", "a command that prints the same"),
@@ -226,8 +226,8 @@ def _add(file: _File, name: str, options: Sequence[str], choices: Mapping[str, S
         raise UsageError(f"'{name}' is no name of a context: letters, digits, '.', '_' and '-'")
     if name in file.contexts:
         raise AdminError(f"there is a context {name} already: mqadmin context rm {name}")
-    given = posix.parse(_OPTIONS, options)
-    posix.check(_OPTIONS, given)
+    given = posix.parse(OPTIONS, options)
+    posix.check(OPTIONS, given)
     nameserver_addresses(given["n"])
     for name_of, values in choices.items():
         if name_of in given and given[name_of] not in values:

@@ -15,8 +15,9 @@ from eruca.admin.errors import UsageError
 from eruca.admin.text import nearest
 
 WIDTH = 110
-KINDS = ("topic", "group", "broker", "address", "cluster", "member", "time", "number", "boolean", "file")
-"""What values of options name: a broker's name is a ``broker``, its host:port an ``address``."""
+KINDS = ("topic", "group", "broker", "address", "cluster", "member", "time", "number", "boolean", "file", "place")
+"""What values of options name: a broker's name is a ``broker``, its host:port an ``address``, and where a group or a
+reader is to begin a ``place``."""
 
 
 @dataclass(frozen=True, slots=True)

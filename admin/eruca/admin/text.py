@@ -129,6 +129,10 @@ def tag_expression(text: str) -> str:
     return text
 
 
+GROUP_OF = "group:"
+"""What stands before the name of a group whose offsets are meant, where a place is asked for."""
+
+
 def sql_condition(text: str) -> str:
     """A condition in SQL92. Raises BadValue for a wrong one: a broker of Apache lets every message pass it."""
     try:

@@ -36,7 +36,7 @@ LAST = 10
 @command(
     "tail",
     "print the messages of a topic, of all queues by time; no group takes part",
-    Option("", "from", f"first, last, a time, an offset, group:OTHER; default: the last {LAST} messages", kind="time"),
+    Option("", "from", f"first, last, a time, an offset, group:OTHER; default: the last {LAST} messages", kind="place"),
     Option("", "until", "up to this time, which may be to come", kind="time"),
     Option("", "follow", "go on with what comes", takes_value=False),
     Option("c", "count", f"messages at most; without --from the last N, default {LAST}", kind="number"),

@@ -12,7 +12,7 @@ from eruca.admin.errors import BadValue, NotFound
 from eruca.admin.lookups import END
 from eruca.admin.resets.survey import look
 from eruca.admin.resets.targets import Exact, First, Nearest, Shift, Since, Table, Target
-from eruca.admin.text import point_of_time, zoned
+from eruca.admin.text import GROUP_OF, point_of_time, zoned
 
 
 def is_file(text: str) -> bool:
@@ -24,8 +24,8 @@ async def place(admin: Admin, topic: str, text: str) -> Target:
     """What the words mean in a topic; a time is the first message at or after it. Raises BadValue, NotFound."""
     if text in ("first", "last"):
         return First() if text == "first" else Nearest(END, "the end")
-    if text.startswith("group:"):
-        other = await look(admin, text.removeprefix("group:"), topic)
+    if text.startswith(GROUP_OF):
+        other = await look(admin, text.removeprefix(GROUP_OF), topic)
         offsets = {seen.queue: seen.stored for seen in other.queues if seen.stored is not None}
         if not offsets:
             raise NotFound(f"group {other.group} has no offset in {topic}")

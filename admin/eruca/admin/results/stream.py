@@ -164,6 +164,8 @@ class Stream:
         found = await self._found(start, follows)
         if not found and not self._away:
             raise AdminError(f"topic {self._wish.topic} has no queue to read: look at its permission with topicRoute")
+        if not found and not follows:
+            raise next(iter(self._away.values()))  # nobody is there, so that a part would be nothing
         for cursor, records in found:
             self._cursors[cursor.queue] = cursor
             last += [(record, cursor.queue.broker_name) for record in records]
