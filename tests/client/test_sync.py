@@ -41,6 +41,16 @@ def test_errors_are_those_of_the_asynchronous_client(address: str) -> None:
             producer.start()
 
 
+async def test_a_call_where_an_event_loop_runs_is_warned_of_at_its_line(address: str) -> None:
+    """The loop stands still meanwhile. To make a client does not count: modules do so when they are imported."""
+    producer = sync.Producer("g", nameserver=address)
+    with pytest.warns(RuntimeWarning, match="A blocking client was called where an event loop runs") as warned:
+        producer.start()
+        producer.send(Message("T", b"x"))
+        producer.stop()
+    assert len(warned) == 3 and {warning.filename for warning in warned} == {__file__}
+
+
 def test_a_listener_may_send(address: str) -> None:
     done = threading.Event()
     with sync.Producer("g", nameserver=address) as producer:

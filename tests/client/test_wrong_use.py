@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pytest
@@ -75,6 +76,8 @@ async def names() -> AsyncIterator[dict[str, Any]]:
         app.consumer("Orders", "kitchen")(print)
         app.producer("billing")
         consumer = PushConsumer("consumer", lambda message: None).subscribe("Orders")
+        folder = stack.enter_context(TemporaryDirectory())
+        await stack.enter_async_context(PullConsumer("caches", broadcast=True, offset_folder=folder))
         yield {
             **{name: getattr(eruca.client, name) for name in eruca.client.__all__},
             **{"selectors": selectors, "serializers": serializers, "sync": sync, "Executor": ThreadPoolExecutor},
@@ -86,6 +89,9 @@ async def names() -> AsyncIterator[dict[str, Any]]:
             ),
             "consumer": await stack.enter_async_context(consumer),
             "lite": await stack.enter_async_context(lite),
+            "idle": await stack.enter_async_context(LitePullConsumer("idle")),
+            "acked": await _acked(),
+            "folder": folder,
             "puller": await stack.enter_async_context(PullConsumer()),
             "received": await producer.view_message(sent.offset_message_id),
             "coroutine": _coroutine,
@@ -93,6 +99,14 @@ async def names() -> AsyncIterator[dict[str, Any]]:
             "in_a_forked_child": in_a_forked_child,
             "in_a_coroutine_of_its_loop": in_a_coroutine_of_its_loop,
         }
+
+
+async def _acked() -> ReceivedMessage:
+    async with PushConsumer("taker", start_from="first").subscribe("Orders") as taker:
+        async for message in taker:
+            message.ack()
+            return message
+    raise AssertionError("no message came")
 
 
 async def _coroutine(message: ReceivedMessage) -> None:
@@ -156,6 +170,7 @@ async def outcome(call: str, known: dict[str, Any]) -> Row:
     return Row(call, "nothing", "")
 
 
+@pytest.mark.filterwarnings("ignore:A blocking client was called where an event loop runs")
 async def test_each_row_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = rows()
     assert len(expected) >= 80

@@ -181,7 +181,7 @@ def _made_as(kind: Callable[P, C]) -> Callable[[Callable[[S, C], None]], Callabl
     def decorate(keep: Callable[[S, C], None]) -> Callable[Concatenate[S, P], None]:
         def make(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
             self._thread = client_thread()
-            keep(self, self._thread.run(_call(kind, *args, **kwargs)))
+            keep(self, self._thread.submit(_call(kind, *args, **kwargs)).result())
 
         make.__doc__ = (kind.__doc__ or "").replace("``async ", "``")
         make.__signature__ = inspect.signature(kind.__init__)  # type: ignore[attr-defined]

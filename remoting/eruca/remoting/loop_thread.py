@@ -40,11 +40,18 @@ class LoopThread:
     Args:
         name: the thread's name, as debuggers and profilers show it.
         error: returns the error to raise for work that cannot run.
+        blocks: called before another event loop, in whose thread ``run`` was called, stands still.
     """
 
-    def __init__(self, name: str, error: Callable[[Unusable], Exception] = unusable_error) -> None:
+    def __init__(
+        self,
+        name: str,
+        error: Callable[[Unusable], Exception] = unusable_error,
+        blocks: Callable[[], object] | None = None,
+    ) -> None:
         self.loop = new_loop()
         self._error = error
+        self._blocks = blocks
         self._forks = fork_count()
         self._halted = False
         self._closed = False
@@ -64,6 +71,8 @@ class LoopThread:
         """Run a coroutine in the loop and return its result. An interrupt of the wait cancels the coroutine."""
         future = self.submit(work)
         try:
+            if self._blocks is not None and asyncio._get_running_loop() is not None:
+                self._blocks()
             return future.result()
         except BaseException:
             future.cancel()

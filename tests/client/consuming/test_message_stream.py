@@ -8,6 +8,7 @@ from eruca.client import Later, Message, PushConsumer
 from eruca.client.consuming.consume_request import ConsumeRequest
 from eruca.client.consuming.message_stream import Delivery, hand_out
 from eruca.client.consuming.process_queue import ProcessQueue
+from eruca.client.errors import StateError
 from tests.client.conftest import Lab
 from tests.support.received import received
 
@@ -44,6 +45,24 @@ def test_what_was_settled_inside_stays_so() -> None:
     with message:
         message.later(3)
     assert outcomes == [Later(delay_level=3)]
+
+
+@pytest.mark.parametrize(
+    ("first", "ignored", "refused"),
+    [
+        ("ack", ["ack"], ["later", "reject"]),
+        ("later", ["later", "ack"], ["reject"]),
+        ("reject", ["reject", "ack"], ["later"]),
+    ],
+)
+def test_what_comes_too_late_is_told(first: str, ignored: list[str], refused: list[str]) -> None:
+    message, outcomes = delivery()
+    for name in (first, *ignored):
+        getattr(message, name)()
+    for name in refused:
+        with pytest.raises(StateError, match=r"call one of ack\(\), later\(\) and reject\(\) in time"):
+            getattr(message, name)()
+    assert len(outcomes) == 1
 
 
 async def test_it_counts_at_the_broker(lab: Lab) -> None:

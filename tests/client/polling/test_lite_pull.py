@@ -246,8 +246,21 @@ async def test_a_stop_ends_loops_and_polls(lab: Lab) -> None:
     got = [*await looping, *(message.body for message in await polling)]
     assert got in ([b"m0"], []) and not consumer.is_running
     await consumer.stop()
-    with pytest.raises(StateError, match="The consumer not running, please start it first"):
+    with pytest.raises(StateError, match="The consumer was stopped"):
         await consumer.poll()
+
+
+async def test_a_poll_without_a_source_is_an_error(lab: Lab) -> None:
+    """It would be empty for ever; a source may come after the start."""
+    await fill(lab, 1)
+    async with lite(lab) as consumer:
+        with pytest.raises(UsageError, match=r"call subscribe\(topic\) or assign\(queues\) first"):
+            await consumer.poll(0)
+        for source in (consumer.batches, consumer.messages):
+            with pytest.raises(UsageError, match="Nothing is subscribed"):
+                source()
+        consumer.subscribe("T")
+        assert bodies(await poll(consumer, 1)) == [0]
 
 
 async def test_commits_by_hand(lab: Lab) -> None:

@@ -32,8 +32,10 @@ class Delivery(ReceivedMessage):
     """A received message that the user acknowledges: consumed by ``ack``, retried by ``later``, given up by
     ``reject``."""
 
-    __slots__ = ("_finished", "_request")
+    __slots__ = ("_finished", "_outcome", "_request")
     _finished: Settle
+    _outcome: Later | Reject | None
+    """How it was settled; not there before."""
     _request: ConsumeRequest | None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -50,12 +52,29 @@ class Delivery(ReceivedMessage):
         self._settle(None)
 
     def later(self, delay_level: int = 0, *, seconds: float | None = None) -> None:
-        """Let the message be retried, with the arguments of ``Later``. Further calls have no effect."""
-        self._settle(Later(delay_level=delay_level, seconds=seconds))
+        """Let the message be retried, with the arguments of ``Later``. Further calls have no effect.
+
+        Raises StateError for a message that counts as consumed, or was rejected.
+        """
+        outcome = Later(delay_level=delay_level, seconds=seconds)
+        self._check_unsettled(Later, "it cannot be retried")
+        self._settle(outcome)
 
     def reject(self, reason: str | None = None) -> None:
-        """Make the message a dead letter, as ``Reject``. Further calls have no effect."""
-        self._settle(Reject(reason))
+        """Make the message a dead letter, as ``Reject``. Further calls have no effect.
+
+        Raises StateError for a message that counts as consumed, or is retried.
+        """
+        outcome = Reject(reason)
+        self._check_unsettled(Reject, "it cannot become a dead letter")
+        self._settle(outcome)
+
+    def _check_unsettled(self, kind: type[Later | Reject], impossible: str) -> None:
+        if self._request is None and not isinstance(self._outcome, kind):
+            how = {Later: "was left for later", Reject: "was rejected"}.get(
+                type(self._outcome), "counts as consumed, by ack() or since the next one was taken"
+            )
+            raise StateError(f"The message {how}, so {impossible}: call one of ack(), later() and reject() in time.")
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +93,7 @@ class Delivery(ReceivedMessage):
         request, self._request = self._request, None
         if request is None:
             return None
-        request.outcome = outcome
+        self._outcome = request.outcome = outcome
         if cause is not None:
             request.cause = cause
         return self._finished(request)

@@ -438,23 +438,32 @@ class LitePullConsumer(Client):
         """The messages of one pull of one queue; empty if none arrived in ``timeout`` seconds (default poll_timeout).
 
         With ``max_messages``, up to that number of those that have arrived, of all queues, each queue in its order; it
-        waits for the first only. With auto-commit a poll commits what was polled before. Raises UsageError.
+        waits for the first only. With auto-commit a poll commits what was polled before. Raises UsageError, also where
+        nothing is subscribed or assigned.
         """
-        self._running()
+        self._check_source()
         timeout = check_wait("timeout", self._poll_timeout if timeout is None else timeout)
         if max_messages is not None:
             check_number("max_messages", max_messages, 1)
         self._cache.settle()
         return await self._cache.batch(timeout, max_messages)
 
+    def _check_source(self) -> None:
+        """Raise StateError unless it runs, UsageError where no message can ever come."""
+        self._running()
+        if self._mode is None:
+            raise UsageError(
+                "Nothing is subscribed, so no message will ever come: call subscribe(topic) or assign(queues) first."
+            )
+
     def batches(self) -> AsyncIterator[list[ReceivedMessage]]:
         """The messages for ``async for``, in batches as of ``poll``; ends when the consumer stops."""
-        self._running()
+        self._check_source()
         return Iteration(self._cache, partial(self._cache.batch, None))
 
     def messages(self) -> AsyncIterator[ReceivedMessage]:
         """The messages for ``async for``, one by one; with auto-commit taking the next one commits the last."""
-        self._running()
+        self._check_source()
         return Iteration(self._cache, self._cache.one)
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
