@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from tests.support.desk import START, hear
 from tests.support.every_code import GROUP, TOPIC, of_broker
 from tests.support.pairs import eventually
 from tests.support.peers import Answered, Peer
+from tests.support.turns import turns_during
 
 MINE = Account("of-mine", ("topicPerms:", "- Mine=PUB|SUB", "groupPerms:", "- mine=SUB", "- alsomine=SUB"))
 """May do everything with its own topic and groups."""
@@ -119,6 +121,18 @@ async def test_long_requests_are_looked_at_like_others(shop: Shop) -> None:
     assert await answers(shop, b"".join(frames), len(frames)) == [0, 1, 1, 1, 0]
     reasons = shop.desk.app.broker.refusals.refused
     assert reasons == {"permission": 1, "no_access_key": 1, "signature": 1}
+
+
+@pytest.mark.parametrize("unit", ["\\u00e9", "\\\\", "x"], ids=["escapes", "backslashes", "letters"])
+async def test_the_longest_header_of_a_signed_request_takes_no_long_turn(shop: Shop, unit: str) -> None:
+    """It is read three times, each time in a turn of its own, and signed in slices: 11 ms a turn on an idle core."""
+    text = unit * ((frame.MAX_HEADER - 2000) // len(unit))
+    fields = PUBLISHER.signed({**sent(TOPIC), "unknown": json.loads(f'"{text}"')})
+    whole = json.dumps({"code": 310, "flag": 0, "language": "JAVA", "opaque": 0, "version": 407, "extFields": fields})
+    data = raw.frame(whole.encode())
+    assert await answers(shop, data, 1) == [0]
+    turns = await turns_during(partial(answers, shop, data, 1), 0.04)
+    assert turns.longest < 0.04
 
 
 async def test_numbers_are_signed_by_their_text(shop: Shop) -> None:
