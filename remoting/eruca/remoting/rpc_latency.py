@@ -18,6 +18,8 @@ from eruca.remoting.histogram import OTHER, Histogram
 
 BOUNDS = (1.0, 3.0, 5.0, 7.0, 10.0, 100.0, 1000.0, 2000.0, 3000.0)
 """Milliseconds."""
+SHORT = 0.001
+"""Seconds: whole milliseconds are counted, so what took less adds nothing to their sum."""
 UNKNOWN = -1
 """Stands for all codes that are not known: they come from outside, and there is no end of them."""
 LABELS = ("protocol_type", "request_code", "response_code", "is_long_polling", "result")
@@ -30,26 +32,35 @@ class RpcLatency:
 
     def __init__(self) -> None:
         self._table: dict[_Key, Histogram] = {}
+        self._usual: dict[int, Histogram] = {}
+        """Those of requests that are answered with 0 without having waited, by code: nearly all."""
 
     def answered(self, head: frame.Head[Any], response: int, since: float, *, held: bool = False) -> None:
         """Count one request that was read at ``since`` (by the loop's time), and is answered now."""
-        millis = int((monotonic() - since) * 1000)
-        histogram = self._table.get((head.code, response, head.flag & frame.ONEWAY_FLAG, held))
-        if histogram is None:
-            histogram = self._histogram(head.code, response, head.flag & frame.ONEWAY_FLAG, held)
-        if millis <= 1:
-            histogram.counts[0] += 1
-            histogram.sum += millis
+        took = monotonic() - since
+        code = head.code
+        if response or head.flag or held:
+            histogram = self._histogram(code, response, head.flag & frame.ONEWAY_FLAG, held)
         else:
-            histogram.add(millis)
+            histogram = self._usual[code] if code in self._usual else self._of_usual(code)
+        if took < SHORT:
+            histogram.counts[0] += 1
+        else:
+            histogram.add(int(took * 1000))
 
     def of(self, code: int, response: int = 0) -> Histogram:
         """What requests of one kind took, in ms, for a fast path that counts many at once."""
-        return self._table.get((code, response, 0, False)) or self._histogram(code, response, 0, False)
+        return self._histogram(code, response, 0, False)
+
+    def _of_usual(self, code: int) -> Histogram:
+        found = self._histogram(code, 0, 0, False)
+        if code in _REQUESTS:
+            self._usual[code] = found
+        return found
 
     def _histogram(self, code: int, response: int, oneway: int, held: bool) -> Histogram:
         key = (code if code in _REQUESTS else UNKNOWN, response, oneway, held)
-        return self._table.setdefault(key, Histogram(BOUNDS))
+        return self._table.get(key) or self._table.setdefault(key, Histogram(BOUNDS))
 
     def rows(self) -> Iterator[tuple[tuple[str, ...], Histogram]]:
         """The latencies by LABELS."""

@@ -26,9 +26,7 @@ from eruca.protocol.codes import RequestCode
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.send import SendReply
 from eruca.remoting import Call, Connection, FastPath, Reply
-
-_SHORT = 0.001
-"""Seconds; whole milliseconds are counted, so what took less adds nothing to their sum."""
+from eruca.remoting.rpc_latency import SHORT
 
 
 def fast_path(broker: Broker) -> FastPath:
@@ -92,7 +90,7 @@ class NativeSends:
         if waiting is None:
             connection.send(replies)
             took = self._sends if stored == requests else self._batches
-            if now - connection.last_active < _SHORT:
+            if now - connection.last_active < SHORT:
                 took.counts[0] += requests
             else:
                 took.add(int((now - connection.last_active) * 1000), requests)
