@@ -31,11 +31,14 @@ from eruca.broker.failover.member import (
 )
 from eruca.broker.services.failover.driver import Driver, Pace
 from eruca.broker.services.failover.keys import Keys
-from eruca.broker.services.failover.ports import Frame, Self
+from eruca.broker.services.failover.links import TcpLinks
+from eruca.broker.services.failover.ports import Frame, Links, Self
+from eruca.broker.services.failover.replicas import Pace as Batches
 from eruca.remoting.clock import boottime_ms
 from eruca.remoting.tasks import Tasks
 
 C = TypeVar("C", bound=Coordinator)
+KEYS = Keys("Lab", "broker-a")
 QUICK = Pace(renew=0.05, again=0.01, doubt=0.05, look=0.01, silence=0.1)
 BEATS = 0.02
 """Seconds between two heartbeats."""
@@ -138,7 +141,7 @@ class MemoryLinks(Generic[C]):
     def _reaches(self, other: Machine[C]) -> bool:
         return self._machine.group.connected(self._machine, other)
 
-    def beat(self) -> None:
+    async def beat(self) -> None:
         """Shake hands where that is wanted; send what replicas lack, and a heartbeat."""
         if self._wanted is not None and self.master is None:
             self._shake_hands(*self._wanted)
@@ -147,7 +150,7 @@ class MemoryLinks(Generic[C]):
             self._machine.driver.post(MasterLost())
         if self._machine.driver.member.state is State.MASTER:
             for broker_id in tuple(self._sent):
-                self._send(broker_id)
+                await self._send(broker_id)
 
     def _shake_hands(self, ha_address: str, epoch: int) -> None:
         for other in self._machine.group.machines.values():
@@ -156,7 +159,7 @@ class MemoryLinks(Generic[C]):
             if there and its.state is State.MASTER and its.known and its.known.group.master_epoch == epoch:
                 other.driver.post(Asked(self._machine.broker_id))
 
-    def _send(self, broker_id: int) -> None:
+    async def _send(self, broker_id: int) -> None:
         replica = self._machine.group.machines.get(broker_id)
         me, log = self._machine.driver.member, self._machine.disk.log
         if replica is None or not self._reaches(replica) or replica.links.master is not self._machine:
@@ -172,40 +175,62 @@ class MemoryLinks(Generic[C]):
             self._sent[broker_id] = at
             later = [entry.start for entry in me.epochs if entry.start > at]
             stop = min([at + 3, len(log), *later])
-            replica.driver.post(Frame(me.epoch, part, at, bytes(log[at:stop]), me.confirmed))
+            await replica.driver.take(Frame(me.epoch, part, at, bytes(log[at:stop]), me.confirmed))
+
+
+class DiskLog:
+    """The log of a disk, for replicas."""
+
+    begin_offset = 0
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    @property
+    def safe_offset(self) -> int:
+        return len(self._disk.log)
+
+    def take(self, offset: int, most: int, *, wait: bool = False) -> bytes:
+        return bytes(self._disk.log[offset : offset + most])
 
 
 class Machine(Generic[C]):
-    """One broker that runs."""
+    """One broker that runs; with ``tcp`` its links are those of the product."""
 
-    def __init__(self, group: MemoryGroup[C], broker_id: int, disk: Disk) -> None:
+    def __init__(self, group: MemoryGroup[C], broker_id: int, disk: Disk, tcp: asyncio.Server | None = None) -> None:
         self.group = group
         self.broker_id = broker_id
         self.disk = disk
         self.slept = 0
         """How many ms its clock is ahead of the others': as if it had slept."""
-        self.ha_address = f"broker-{broker_id}:10912"
+        self.ha_address = f"broker-{broker_id}:10912" if tcp is None else _address(tcp)
         self.office = MemoryOffice(self)
         self.links = MemoryLinks(self)
         self.coordinator = group.coordinator()
         self.tasks = Tasks()
+        me = Self(broker_id, disk.store, f"broker-{broker_id}:10911", self.ha_address, 0, founds=broker_id == 1)
+        self.server = tcp
+        self.tcp = TcpLinks(me, KEYS.prefix, DiskLog(disk), self.tasks, boottime_ms, Batches(batch=3))
+        links: Links = self.links if tcp is None else self.tcp
         self.driver = Driver(
-            Self(broker_id, disk.store, f"broker-{broker_id}:10911", self.ha_address, 0, founds=broker_id == 1),
-            Keys("Lab", "broker-a"),
+            me,
+            KEYS,
             self.coordinator,
             self.office,
-            self.links,
+            links,
             self.tasks,
             Rules(),
             monotonic=lambda: boottime_ms() + self.slept,
             pace=group.pace,
         )
+        self.tcp.attach(lambda: self.driver.member, self.driver.post, self.driver.take)
 
     def put(self, count: int = 1) -> None:
         """Messages of a client; only a master stores them."""
         assert self.office.leads is not None
         self.disk.log += bytes([self.office.leads]) * count
         self.driver.post(Stored(len(self.disk.log)))
+        self.tcp.replicas.written()
 
     @property
     def members(self) -> frozenset[int]:
@@ -214,11 +239,17 @@ class Machine(Generic[C]):
         return known.group.sync_state_set if known is not None else frozenset()
 
 
+def _address(server: asyncio.Server) -> str:
+    host, port = server.sockets[0].getsockname()
+    return f"{host}:{port}"
+
+
 class MemoryGroup(Generic[C]):
     """Brokers 1, 2, ...; broker 1 is configured as the master. ``coordinator`` makes the client of each."""
 
-    def __init__(self, coordinator: Callable[[], C], pace: Pace = QUICK) -> None:
+    def __init__(self, coordinator: Callable[[], C], pace: Pace = QUICK, *, tcp: bool = False) -> None:
         self.coordinator = coordinator
+        self._tcp = tcp
         self.pace = pace
         self.machines: dict[int, Machine[C]] = {}
         self.disks: dict[int, Disk] = {}
@@ -231,21 +262,36 @@ class MemoryGroup(Generic[C]):
         """Start brokers, with what is on their disks."""
         for broker_id in broker_ids:
             disk = self.disks.setdefault(broker_id, Disk(f"store-{broker_id}"))
-            self.machines[broker_id] = machine = Machine(self, broker_id, disk)
+            server = await self._server(broker_id) if self._tcp else None
+            self.machines[broker_id] = machine = Machine(self, broker_id, disk, server)
+            if self._tcp:
+                machine.tcp.start()
             await machine.driver.start()
+
+    async def _server(self, broker_id: int) -> asyncio.Server:
+        def accept() -> asyncio.Protocol:
+            return self.machines[broker_id].tcp.protocol("")
+
+        return await asyncio.get_running_loop().create_server(accept, "127.0.0.1", 0)
 
     async def kill(self, broker_id: int) -> None:
         """End a broker at once: it leaves its keys behind."""
         machine = self.machines.pop(broker_id)
-        for task in tuple(machine.tasks.running):
+        if machine.server is not None:
+            machine.server.close()
+        running = tuple(machine.tasks.running)
+        for task in running:
             task.cancel()
-        await asyncio.gather(*machine.tasks.running, return_exceptions=True)
+        await asyncio.gather(*running, machine.tcp.stop(), return_exceptions=True)
         await machine.coordinator.close()
 
     async def stop(self, broker_id: int) -> None:
         """End a broker in order."""
         machine = self.machines.pop(broker_id)
+        if machine.server is not None:
+            machine.server.close()
         await machine.driver.stop()
+        await machine.tcp.stop()
         await machine.coordinator.close()
 
     def connected(self, one: Machine[C], other: Machine[C]) -> bool:
@@ -287,7 +333,7 @@ class MemoryGroup(Generic[C]):
     async def _beat(self) -> None:
         while True:
             for machine in tuple(self.machines.values()):
-                machine.links.beat()
+                await machine.links.beat()
             await asyncio.sleep(BEATS)
 
     async def __aenter__(self) -> Same:

@@ -8,11 +8,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from eruca.broker.failover.member import State
-from eruca.broker.services.failover.keys import Keys
 from tests.support.coordination import FakeClient, FakeCoordinator
-from tests.support.failover_groups import Machine, MemoryGroup
-
-KEYS = Keys("Lab", "broker-a")
+from tests.support.failover_groups import KEYS, Machine, MemoryGroup
 
 
 @pytest.fixture

@@ -59,6 +59,10 @@ from eruca.remoting.tasks import Tasks, end
 log = structlog.get_logger("eruca.broker.failover")
 
 
+ROOM = 64
+"""Parts of the master's log that may wait to be written."""
+
+
 class Pace(NamedTuple):
     """Seconds between two things."""
 
@@ -115,6 +119,7 @@ class Driver:
         self._presence = Presence(coordinator, monotonic, self._pace.renew)
         self._presence.on_hold = self._want
         self._events: asyncio.Queue[Event | Frame | _Look | _Emptied | _Redo] = asyncio.Queue()
+        self._room = asyncio.Semaphore(ROOM)
         self._view: View | None = None
         self._wanted = asyncio.Event()
         self._unread = True
@@ -155,9 +160,14 @@ class Driver:
         self._links.dismiss()
         await self._presence.release()
 
-    def post(self, event: Event | Frame) -> None:
+    def post(self, event: Event) -> None:
         """Something happened."""
         self._events.put_nowait(event)
+
+    async def take(self, frame: Frame) -> None:
+        """A part of the master's log came; returns when there is room for the next one."""
+        await self._room.acquire()
+        self._events.put_nowait(frame)
 
     @property
     def sure(self) -> bool:
@@ -177,7 +187,10 @@ class Driver:
             event = await self._events.get()
             match event:
                 case Frame():
-                    await self._append(event)
+                    try:
+                        await self._append(event)
+                    finally:
+                        self._room.release()
                 case _Look():
                     self._looking = False
                     await self._consider()
@@ -260,7 +273,10 @@ class Driver:
         known = member.known
         if member.state is not State.FOLLOWING or known is None or known.group.master_epoch != frame.master_epoch:
             return
-        if frame.part is not None and frame.part not in member.epochs:
+        if frame.part is None:
+            await self._step(Copied(frame.master_epoch, None, member.end, frame.confirmed))
+            return
+        if frame.part not in member.epochs:
             epochs = lists.begin(member.epochs, frame.part.epoch, frame.part.start)
             self.member = member._replace(epochs=epochs)
             try:

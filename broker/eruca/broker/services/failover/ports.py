@@ -1,7 +1,7 @@
 """What a driver of failover asks of the broker around it: the office that it holds, and the links to other brokers.
 
 Owns the contracts. The office is the store and the duties of the present role; links speak to the master, or to
-replicas. Whoever implements them calls ``Driver.post`` with what happens, and decides nothing.
+replicas. Whoever implements them calls ``Driver.post`` and ``Driver.take`` with what happens, and decides nothing.
 """
 
 from __future__ import annotations

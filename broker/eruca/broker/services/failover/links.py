@@ -1,0 +1,95 @@
+"""The links of a driver over TCP: to the master of its group, and to its replicas.
+
+Owns that there is one of each, made for one driver. What is said is in ``messages``; ``master_link`` and ``replicas``
+are the two sides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from eruca.broker.failover.in_sync import Report
+from eruca.broker.failover.member import Event, Member, Welcomed
+from eruca.broker.services.failover.master_link import MasterLink, Take
+from eruca.broker.services.failover.messages import Hello
+from eruca.broker.services.failover.ports import Self
+from eruca.broker.services.failover.replicas import Log, Pace, Replicas
+from eruca.remoting.tasks import Tasks
+from eruca.remoting.tls import TlsFiles
+
+
+class TcpLinks:
+    """The links of one broker; ``attach`` names its driver before anything else."""
+
+    def __init__(
+        self,
+        me: Self,
+        group: str,
+        log: Log,
+        tasks: Tasks,
+        monotonic: Callable[[], int],
+        pace: Pace | None = None,
+        tls: TlsFiles | None = None,
+    ) -> None:
+        self._me = me
+        self._group = group
+        self._member: Callable[[], Member]
+        self._post: Callable[[Event], None]
+        self._take: Take
+        self.replicas = Replicas(
+            group, log, lambda: self._member(), lambda event: self._post(event), tasks, monotonic, pace
+        )
+        self.master = MasterLink(
+            self._hello, lambda event: self._post(event), lambda frame: self._take(frame), tasks, monotonic, tls
+        )
+
+    def attach(self, member: Callable[[], Member], post: Callable[[Event], None], take: Take) -> None:
+        """Work for the driver that has these."""
+        self._member, self._post, self._take = member, post, take
+
+    def _hello(self, epoch: int) -> Hello:
+        return Hello(self._group, self._me.broker_id, self._me.store, epoch)
+
+    def protocol(self, address: str) -> asyncio.Protocol:
+        """What serves a connection to the HA port."""
+        return self.replicas.protocol(address)
+
+    def start(self) -> None:
+        """Send heartbeats to replicas from now on."""
+        self.replicas.start()
+
+    async def stop(self) -> None:
+        """End all connections."""
+        await self.master.stop()
+        await self.replicas.stop()
+
+    # ------------------------------------------------------------------ the port
+
+    def join(self, ha_address: str, epoch: int) -> None:
+        """As in the port."""
+        self.master.join(ha_address, epoch)
+
+    def leave(self) -> None:
+        """As in the port."""
+        self.master.leave()
+
+    def tell(self, report: Report) -> None:
+        """As in the port."""
+        self.master.tell(report)
+
+    def welcome(self, broker_id: int, answer: Welcomed) -> None:
+        """As in the port."""
+        self.replicas.welcome(broker_id, answer)
+
+    def dismiss(self) -> None:
+        """As in the port."""
+        self.replicas.dismiss()
+
+    def master_heard(self) -> int | None:
+        """As in the port."""
+        return self.master.heard_at
+
+    def answered(self) -> Mapping[int, int]:
+        """As in the port."""
+        return self.replicas.answered

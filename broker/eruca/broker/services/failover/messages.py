@@ -1,0 +1,167 @@
+"""What brokers of a group that elects its master say to each other on the HA port: bytes to values, and back.
+
+Owns the form. The replica begins with ``MAGIC``; then each message, in both directions, is its size (4 bytes), its kind
+(1) and its body; numbers are big-endian. The magic is no end of a log, so that a master outside the mode turns the
+replica away. Pure. Invariant: a part of the log belongs to one epoch, which stands in front of it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Awaitable, Callable
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from eruca.broker.failover.epochs import Epoch
+from eruca.broker.failover.member import Welcomed
+from eruca.broker.services.failover.ports import Frame
+from eruca.protocol.errors import ProtocolError
+
+MAGIC: Final = b"ERUCAHA\x01"
+"""With the number of the protocol's version."""
+LARGEST: Final = 64 << 20
+"""Bytes of a message, at most."""
+_HEAD: Final = struct.Struct(">iB")
+_REPORT: Final = struct.Struct(">iq")
+_PART: Final = struct.Struct(">iiqqq")
+_BEAT: Final = struct.Struct(">iqq")
+_STAMP: Final = struct.Struct(">q")
+
+
+class Kind(IntEnum):
+    """What a message is."""
+
+    HELLO = 1
+    WELCOME = 2
+    REFUSED = 3
+    PART = 4
+    BEAT = 5
+    REPORT = 6
+    HEARD = 7
+
+
+_KINDS: Final = frozenset(int(each) for each in Kind)
+
+
+class Hello(msgspec.Struct, rename="camel", frozen=True):
+    """A replica shakes hands, and expects a master of this epoch."""
+
+    group: str
+    broker_id: int
+    store: str
+    epoch: int
+
+
+class Beat(NamedTuple):
+    """A heartbeat of the master; ``stamp`` comes back in the answer."""
+
+    master_epoch: int
+    confirmed: int
+    stamp: int
+
+
+class _Welcome(msgspec.Struct, rename="camel"):
+    master_epoch: int
+    epochs: list[tuple[int, int]]
+    end: int
+    confirmed: int
+
+
+def message(kind: Kind, body: bytes) -> bytes:
+    """A whole message."""
+    return _HEAD.pack(len(body), kind) + body
+
+
+def hello(said: Hello) -> bytes:
+    """The first message of a replica, with the magic."""
+    return MAGIC + message(Kind.HELLO, msgspec.json.encode(said))
+
+
+def welcome(answer: Welcomed) -> bytes:
+    """The master's answer to it."""
+    body = _Welcome(
+        answer.master_epoch, [(each.epoch, each.start) for each in answer.epochs], answer.end, answer.confirmed
+    )
+    return message(Kind.WELCOME, msgspec.json.encode(body))
+
+
+def refused(reason: str) -> bytes:
+    """The master's answer when it does not welcome a replica; it closes the connection."""
+    return message(Kind.REFUSED, reason.encode())
+
+
+def part_head(master_epoch: int, part: Epoch, offset: int, size: int, confirmed: int) -> bytes:
+    """What stands in front of a part of the log with ``size`` bytes."""
+    body = _PART.pack(master_epoch, part.epoch, part.start, offset, confirmed)
+    return _HEAD.pack(len(body) + size, Kind.PART) + body
+
+
+def beat(said: Beat) -> bytes:
+    """A heartbeat."""
+    return message(Kind.BEAT, _BEAT.pack(*said))
+
+
+def heard(stamp: int) -> bytes:
+    """The answer to a heartbeat."""
+    return message(Kind.HEARD, _STAMP.pack(stamp))
+
+
+def report(epoch: int, end: int) -> bytes:
+    """Where a replica's log ends, in the epoch in which it follows."""
+    return message(Kind.REPORT, _REPORT.pack(epoch, end))
+
+
+async def read(exactly: Callable[[int], Awaitable[bytes]]) -> tuple[Kind, bytes]:
+    """The next message; ``exactly`` reads a number of bytes. Raises ProtocolError, and what ``exactly`` raises."""
+    size, number = _HEAD.unpack(await exactly(_HEAD.size))
+    if not 0 <= size <= LARGEST or number not in _KINDS:
+        raise ProtocolError(f"no message of a group has {size} bytes and kind {number}")
+    return Kind(number), await exactly(size)
+
+
+def read_hello(body: bytes) -> Hello:
+    """Raises ProtocolError."""
+    try:
+        return msgspec.json.decode(body, type=Hello)
+    except msgspec.MsgspecError as fault:
+        raise ProtocolError(f"no greeting of a replica: {fault}") from None
+
+
+def read_welcome(body: bytes) -> Welcomed:
+    """Raises ProtocolError."""
+    try:
+        found = msgspec.json.decode(body, type=_Welcome)
+    except msgspec.MsgspecError as fault:
+        raise ProtocolError(f"no answer of a master: {fault}") from None
+    return Welcomed(found.master_epoch, tuple(Epoch(*entry) for entry in found.epochs), found.end, found.confirmed)
+
+
+def read_part(body: bytes) -> Frame:
+    """Raises ProtocolError."""
+    epoch, part_epoch, start, offset, confirmed = _unpacked(_PART, body[: _PART.size])
+    return Frame(epoch, Epoch(part_epoch, start), offset, body[_PART.size :], confirmed)
+
+
+def read_beat(body: bytes) -> Beat:
+    """Raises ProtocolError."""
+    return Beat(*_unpacked(_BEAT, body))
+
+
+def read_report(body: bytes) -> tuple[int, int]:
+    """Epoch and end. Raises ProtocolError."""
+    epoch, end = _unpacked(_REPORT, body)
+    return epoch, end
+
+
+def read_heard(body: bytes) -> int:
+    """The stamp. Raises ProtocolError."""
+    return _unpacked(_STAMP, body)[0]
+
+
+def _unpacked(form: struct.Struct, body: bytes) -> tuple[int, ...]:
+    try:
+        return form.unpack(body)
+    except struct.error as fault:
+        raise ProtocolError(f"a message of a group is cut short: {fault}") from None
