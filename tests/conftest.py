@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -21,6 +22,26 @@ settings.load_profile("house")
 os.environ.setdefault("ERUCA_METRICS_PORT", "0")
 """Brokers of tests run side by side, and the usual port of their pages is one; a test of the pages names its own."""
 _WORDS = {"passed": "passed", "failed": "failed", "error": "broke", "skipped": "left out", "xfailed": "known to fail"}
+
+
+_OWNERS_STATE = os.path.expanduser("~/.local/state/mqadmin")
+
+
+def _keep_out(event: str, details: tuple[object, ...]) -> None:
+    if event in ("open", "os.mkdir") and str(details[0]).startswith(_OWNERS_STATE):
+        raise AssertionError(f"{details[0]} is the state of whoever runs the tests: give mqadmin an XDG_STATE_HOME")
+
+
+sys.addaudithook(_keep_out)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where programs that tests start keep what they want to have again, such as the ways back of mqadmin's resets."""
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        yield folder
 
 
 _LONG_FIRST = ("slow", "spark", "processes")

@@ -47,6 +47,22 @@ async def test_without_a_terminal_it_goes_on_as_apaches(lab: Lab, command: str) 
     assert done.out
 
 
+async def test_members_of_deleted_topics_are_named_before_their_queues_go(lab: Lab) -> None:
+    await in_use(lab)
+    await lab.topic("Other")
+    await lab.member("reports", "Other")
+    assert (await lab.done("cleanUnusedTopic")).out == "success\n"
+    await lab.mqadmin("deleteTopic", "-c", "DefaultCluster", "-t", "Orders", "--yes")
+    users = f"group shop: 1 online subscribe Orders at {lab.broker}\n"
+    refused = await lab.mqadmin("cleanUnusedTopic", "-c", "DefaultCluster", answers="n\n")
+    assert (refused.status, refused.out) == (1, "")
+    assert refused.err.startswith(users) and refused.err.endswith("nothing was changed\n")
+    alone = await lab.mqadmin("cleanUnusedTopic", "--ask")
+    assert alone.status == 1 and "--yes does it" in alone.err
+    done = await lab.mqadmin("cleanUnusedTopic", "-b", lab.broker)
+    assert done == (0, "success\n", users)
+
+
 async def test_nobody_is_asked_about_what_nobody_uses(lab: Lab) -> None:
     await lab.topic("Orders")
     done = await lab.mqadmin("deleteTopic", "-c", "DefaultCluster", "-t", "Orders", answers="")

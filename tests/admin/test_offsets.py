@@ -16,7 +16,7 @@ from eruca.admin.resets.confirmation import Confirmation
 from eruca.admin.resets.plan import Options, decide
 from eruca.admin.resets.survey import look, look_at_members
 from eruca.client import Message, Producer, PushConsumer, ReceivedMessage
-from eruca.protocol.bodies import ResetOffsetBody
+from eruca.protocol.bodies import ConsumerRunningInfo, ProcessQueueInfo, ResetOffsetBody
 from eruca.protocol.queues import MessageQueue
 from tests.admin.conftest import Done, Lab
 
@@ -138,7 +138,7 @@ async def test_queues_without_an_offset_get_one_first(lab: Lab) -> None:
     await lab.commit("G", "T", 1)
     done = await reset(lab, "resetOffsetByTime", "-g", "G", "-t", "T", "-s", "now", "--wait", "0")
     assert [row[1:] for row in done.rows[2:]] == [["0", "2"], ["1", "0"], ["2", "0"]]
-    assert "G had no offset in broker-a:1, broker-a:2\n" in done.err
+    assert "queues 1, 2 of broker-a had no offset\n" in done.err
     assert "0 messages come again, 1 unconsumed ones are skipped, queues without an offset: 2\n" in done.err
     assert await member.received(220)
 
@@ -307,6 +307,51 @@ async def test_of_several_topics_none_moves_before_all_were_seen(lab: Lab) -> No
     await lab.member("G", "U")
     await reset(lab, "resetOffset", "-g", "G", "--all-topics", "--to", "first", "--wait", "0")
     assert await lab.committed("G", "T") == {0: 0}, "also a topic that no member subscribes"
+
+
+async def test_a_failure_at_one_of_several_topics_says_which_have_moved(lab: Lab) -> None:
+    """The member of U hears of the reset and does nothing."""
+    for topic in "TUV":
+        await lab.topic(topic)
+        await lab.send(topic, *"abc")
+        await lab.commit("G", topic, 3)
+    await lab.member("G", "U")
+    failed = await lab.mqadmin("resetOffset", "-g", "G", "-t", "T,U,V", "--to", "first", "--wait", "1")
+    assert failed.status == 5, failed
+    assert "mqadmin resetOffset: topic U: 0 of 1 queues were seen to move in 1 s, not: broker-a:0" in failed.err
+    assert failed.err.endswith("; not begun: V\n")
+    assert [await lab.committed("G", topic) for topic in "TV"] == [{0: 0}, {0: 3}]
+
+
+async def test_a_broker_that_only_members_know_is_missing(lab: Lab) -> None:
+    """It has left the nameserver, and members have queues there still."""
+    await lab.topic("T")
+    await lab.send("T", *"abc")
+    await lab.commit("G", "T", 3)
+    held = {MessageQueue("T", name, 0): ProcessQueueInfo(commit_offset=3) for name in ("broker-a", "broker-b")}
+    info = ConsumerRunningInfo(properties={"PROP_CONSUME_TYPE": "CONSUME_PASSIVELY"}, mq_table=held)
+    await lab.member("G", "T", answering=lambda pushed: (0, info.encode()) if pushed.code == 307 else None)
+    line = ("resetOffset", "-g", "G", "-t", "T", "--to", "first", "--wait", "0")
+    refused = await lab.mqadmin(*line)
+    assert (refused.status, refused.out) == (1, "")
+    assert "broker-b: its members have queues there, and no nameserver knows it any more" in refused.err
+    assert await lab.committed("G", "T") == {0: 3}
+    part = await lab.mqadmin(*line, "--partial")
+    assert (part.status, "not moved: broker-b (" in part.err) == (5, True)
+
+
+async def test_a_place_may_be_a_file(lab: Lab) -> None:
+    await lab.topic("T", 2)
+    for queue in (0, 1):
+        await lab.send("T", *"abcd", queue=queue)
+    await lab.commit("G", "T", 4, 4)
+    lab.home.mkdir(exist_ok=True)
+    file = lab.home / "places.txt"
+    file.write_text("T broker-a:1 2\n")
+    await reset(lab, "resetOffset", "-g", "G", "-t", "T", "--to", str(file))
+    assert await lab.committed("G", "T") == {0: 4, 1: 2}
+    nothing = await lab.mqadmin("resetOffset", "-g", "G", "-t", "T", "--to", "no/such/file")
+    assert (nothing.status, "no/such/file cannot be read" in nothing.err) == (1, True)
 
 
 async def test_the_way_back_gives_every_offset_back(lab: Lab) -> None:

@@ -118,3 +118,18 @@ async def test_no_secret_is_told(tmp_path: Path) -> None:
 
     assert await run(["topicList", "-n", "127.0.0.1:1"], {"JAVA_OPT": f"{options} {wrong}"}, out, err) == 1
     assert "cannot be used" in err.getvalue() and PASSWORD not in err.getvalue()
+
+
+async def test_a_server_without_access_control_is_called_that(lab: Lab) -> None:
+    """It answers that it does not know the request (3), as brokers of RocketMQ 5 and nameservers do."""
+    there = lab.nameserver.replace("127.0.0.1", "localhost")
+    for line in (
+        ("updateAclConfig", "-a", "account", "-s", "its-secret"),
+        ("deleteAclConfig", "-a", "account"),
+        ("updateGlobalWhiteAddr", "-g", "10.0.0.1"),
+        ("clusterAclConfigVersion",),
+        ("getAclConfig",),
+    ):
+        done = await lab.mqadmin(*line, "-b", there)
+        words = "this broker has no access control (aclEnable), or does not take this request"
+        assert done == (1, "", f"mqadmin {line[0]}: {there}: {words}\n")

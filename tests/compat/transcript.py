@@ -9,6 +9,7 @@ import base64
 import contextlib
 import io
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -156,5 +157,5 @@ def _clients(judge: Judge, name_server: str) -> Iterator[list[dict[str, Any]]]:
 def eruca_mqadmin(line: tuple[str, ...]) -> Outcome:
     """Eruca's mqadmin, without the start of a process for each of the many commands."""
     out, err = io.StringIO(), io.StringIO()
-    status = asyncio.run(run(line, {}, out, err))
+    status = asyncio.run(run(line, {"XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]}, out, err))
     return Outcome(line, out.getvalue(), err.getvalue(), status)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from eruca.admin.resets.ways_back import folder
 from tests.house.tree import ROOT
 
 LEAVES_SOCKETS_OPEN = """
@@ -28,6 +29,11 @@ async def test_fails_with_a_connection():
 def test_the_next_is_not_accused():
     gc.collect()
 """
+
+
+def test_nobody_writes_to_the_state_of_whoever_runs_the_tests() -> None:
+    with pytest.raises(AssertionError, match="give mqadmin an XDG_STATE_HOME"):
+        (folder({}) / "back.json").write_text("{}")
 
 
 @pytest.mark.processes

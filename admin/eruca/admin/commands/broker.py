@@ -9,11 +9,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from eruca.admin.client import Admin
-from eruca.admin.command import BROKER, CLUSTER, Job, Shown, command, first_of
+from eruca.admin.command import BROKER, CLUSTER, DELETION, Job, Shown, agree_to_deletion, command, first_of
 from eruca.admin.errors import AdminError
 from eruca.admin.posix import Option
 from eruca.admin.results import brokers as found
 from eruca.admin.results.acts import Act, Value
+from eruca.admin.results.users import users_of_deleted_topics
 from eruca.admin.text import seconds_text
 from eruca.protocol import api, properties
 from eruca.protocol.api import Endpoint
@@ -132,9 +133,13 @@ async def clean_expired_queues(job: Job) -> AsyncIterator[Shown]:
         yield each
 
 
-@command("cleanUnusedTopic", "remove the queues of deleted topics", *_ANY, results=(Act,))
+@command("cleanUnusedTopic", "remove the queues of deleted topics", *_ANY, *DELETION, results=(Act,))
 async def clean_unused_topics(job: Job) -> AsyncIterator[Shown]:
-    """316."""
+    """316. Before, it looks which members subscribe topics that a broker has no more (206, 21, 43, 201, 203)."""
+    address = job.maybe("b")
+    places = [address] if address is not None else await _targets(job.admin, job.text("c"))
+    users = [user for place in places for user in await users_of_deleted_topics(job.admin, place)]
+    agree_to_deletion(job, users, "Deleted topics have members. Remove their queues with all messages?")
     async for each in _clean(job, api.CLEAN_UNUSED_TOPIC, "topic"):
         yield each
 

@@ -17,7 +17,7 @@ from eruca.admin.errors import AdminError, Partial
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Acts, Done
 from eruca.admin.resets.confirmation import Confirmation
-from eruca.admin.resets.plan import Move, Options, Plan, check, decide, not_all
+from eruca.admin.resets.plan import Move, Options, Plan, check, check_reach, decide, not_all
 from eruca.admin.resets.survey import QueueSeen, Survey, look, look_at_members, owners, silent_members
 from eruca.admin.resets.targets import Nearest, Since, Target, shown, stored_at
 from eruca.protocol.names import retry_topic
@@ -119,6 +119,7 @@ async def prepare(admin: Admin, group: str, topic: str, target: Target, options:
     survey = await look(admin, group, topic)
     check(survey, options)
     survey = await look_at_members(admin, survey)
+    check_reach(survey, options)
     addresses = {broker.name: broker.address for broker in survey.brokers}
 
     async def wanted(seen: QueueSeen) -> int | None:

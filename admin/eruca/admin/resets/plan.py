@@ -7,7 +7,7 @@ in one sentence that says what to do.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eruca.admin.errors import AdminError, NotFound, Partial
@@ -104,14 +104,19 @@ class Plan:
         return sorted((move for step in self.steps for move in step.moves), key=lambda move: move.seen.queue)
 
 
-def check(survey: Survey, options: Options) -> None:
-    """Raise AdminError if this group cannot be reset truly, whatever the target is."""
-    group, topic = survey.group, survey.topic
+def check_reach(survey: Survey, options: Options) -> None:
+    """Raise AdminError if a broker is missing, unless the reset may do without."""
     if survey.missing and not options.partial:
         names = "; ".join(f"{name}: {reason}" for name, reason in sorted(survey.missing.items()))
         raise AdminError(
-            f"nothing was moved, since not every broker of {topic} can do it ({names}); --partial does without"
+            f"nothing was moved, since not every broker of {survey.topic} can do it ({names}); --partial does without"
         )
+
+
+def check(survey: Survey, options: Options) -> None:
+    """Raise AdminError if this group cannot be reset truly, whatever the target is."""
+    group, topic = survey.group, survey.topic
+    check_reach(survey, options)
     if not survey.brokers:
         raise AdminError(f"no broker of {topic} can do it, so nothing was moved")
     if not (_is_known(survey) or options.new_group):
@@ -154,9 +159,8 @@ def decide(
     remarks: list[str] = []
     if survey.members and not subscribed:
         remarks.append(f"no member of {group} subscribes {topic}: its offsets are stored, nobody consumes it now")
-    fresh = [shown(seen.queue) for seen in survey.queues if seen.stored is None and seen.queue in targets]
-    if fresh and _is_known(survey):
-        remarks.append(f"{group} had no offset in {', '.join(fresh)}")
+    if _is_known(survey):
+        remarks += _without_offset(survey, targets)
     steps = []
     for broker in survey.brokers:
         moves = [_move(seen, targets[seen.queue], options) for seen in broker.queues if seen.queue in targets]
@@ -179,6 +183,13 @@ def decide(
             remarks.append(f"{broker.name} does not know the members of {group} yet: waiting for their heartbeat")
         steps.append(Step(broker, way, moves, waits))
     return Plan(steps, subscribed, remarks, survey.missing)
+
+
+def _without_offset(survey: Survey, targets: Mapping[MessageQueue, int]) -> Iterator[str]:
+    for broker in survey.brokers:
+        fresh = [seen.queue.queue_id for seen in broker.queues if seen.stored is None and seen.queue in targets]
+        if fresh:
+            yield f"queue{'s' * (len(fresh) > 1)} {', '.join(map(str, fresh))} of {broker.name} had no offset"
 
 
 def _is_known(survey: Survey) -> bool:

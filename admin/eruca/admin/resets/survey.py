@@ -133,14 +133,20 @@ async def look(admin: Admin, group: str, topic: str) -> Survey:
 
 
 async def look_at_members(admin: Admin, survey: Survey) -> Survey:
-    """Ask every member for its state, and add what they said."""
+    """Ask every member for its state, and add what they said.
+
+    A broker in which they have queues of the topic, and that no nameserver knows any more, is missing.
+    """
     infos = await states(admin, survey)
     held = held_offsets(infos)
+    known = {each.name for each in survey.brokers} | survey.missing.keys()
+    gone = {queue.broker_name for queue in held if queue.topic == survey.topic} - known
     brokers = [
         replace(each, queues=[replace(seen, held=held.get(seen.queue)) for seen in each.queues])
         for each in survey.brokers
     ]
-    return replace(survey, brokers=brokers, infos=infos)
+    missing = survey.missing | dict.fromkeys(gone, "its members have queues there, and no nameserver knows it any more")
+    return replace(survey, brokers=brokers, infos=infos, missing=missing)
 
 
 async def _broker(admin: Admin, group: str, topic: str, route: TopicRouteData, data: BrokerData) -> BrokerSeen:

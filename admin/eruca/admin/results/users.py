@@ -5,15 +5,18 @@ Nothing here fails because a peer is silent: what is not known is None, and the 
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
-from eruca.admin.client import Admin
+from eruca.admin.client import HEAVY, Admin
 from eruca.admin.errors import AdminError, NotFound, PeerRefused
 from eruca.admin.lookups import MISSING_GROUPS, ask_each, groups_of, members_of, progress
 from eruca.admin.results.answer import Result, Table, errors_of
+from eruca.admin.results.metrics import user_groups
 from eruca.admin.results.progress import Lag
 from eruca.protocol import api
-from eruca.protocol.bodies import ProducerTableInfo
+from eruca.protocol.bodies import ConsumerOffsets, ProducerTableInfo, TopicConfigSerializeWrapper
 
 
 class GroupInUse(Result, frozen=True, kw_only=True, rename="camel"):
@@ -69,6 +72,31 @@ async def _user(admin: Admin, group: str, topic: str | None) -> GroupInUse | Non
     except AdminError:
         lag = None
     return GroupInUse(group=group, members=members, lag=lag)
+
+
+async def users_of_deleted_topics(admin: Admin, address: str) -> list[str]:
+    """Who subscribes a topic that a broker does not have any more, in sentences (206; 21, 43, 201; 203 for each group).
+
+    That is one which the broker lacks, and which no other has either or of which the group has an offset there.
+    """
+    anywhere = set(await admin.all_topics())
+    answer, stored = await asyncio.gather(
+        admin.call(address, api.GET_ALL_TOPIC_CONFIG), admin.call(address, api.GET_ALL_CONSUMER_OFFSET, timeout=HEAVY)
+    )
+    there = TopicConfigSerializeWrapper.decode(answer.body).topic_config_table
+    offsets = ConsumerOffsets.decode(stored.body).offset_table
+    groups = (await user_groups(admin, address)).subscription_group_table
+    asked = await ask_each({group: members_of(admin, group, address) for group in sorted(groups)})
+    users = []
+    for group in sorted(asked.answers):
+        members = asked.answers[group]
+        missing = set(members.subscription_table) - there.keys()
+        gone = sorted(each for each in missing if each not in anywhere or f"{each}@{group}" in offsets)
+        if gone:
+            users.append(
+                f"group {group}: {len(members.connection_set)} online subscribe {', '.join(gone)} at {address}"
+            )
+    return users
 
 
 async def producers_at(admin: Admin, address: str) -> dict[str, int]:
