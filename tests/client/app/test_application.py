@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -244,6 +245,23 @@ async def test_an_application_is_tested_with_a_cluster_of_its_own(time: int) -> 
             await test.handled(print)
     with pytest.raises(StateError, match="The test does not run"):
         await test.publish("Orders", b"x")
+
+
+@pytest.mark.usefixtures("no_nameserver")
+async def test_a_test_has_offsets_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of broadcasting groups are files, which a test neither reads nor leaves in the home directory."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    app = App()
+
+    @app.consumer("Prices", "caches", broadcast=True)
+    async def keep(price: str) -> None:
+        pass
+
+    for _ in range(2):
+        async with app.test() as test:
+            await test.publish("Prices", "3.50")
+            assert (await test.handled(keep)).success
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.usefixtures("no_nameserver")

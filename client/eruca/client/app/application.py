@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, Unpack, cast
 
@@ -56,6 +57,7 @@ class _Around:
     settings: Settings | None = None
     dependencies: Overrides | None = None
     hooks: tuple[Hook, ...] = ()
+    offset_folder: str | Path | None = None
 
 
 @known_options
@@ -205,6 +207,7 @@ class App(Startable):
         settings: Settings | None = None,
         dependencies: Overrides | None = None,
         hooks: Sequence[Hook] = (),
+        offset_folder: str | Path | None = None,
     ) -> Iterator[Self]:
         """Within ``with``, starts use these in place of the application's own; for tests and scripts.
 
@@ -213,9 +216,10 @@ class App(Startable):
             settings: what all clients share.
             dependencies: which provider stands in for which: ``{get_session: get_test_session}``.
             hooks: for the consumers, beside their own.
+            offset_folder: where consumers that broadcast have their offsets.
         """
         _chosen(nameserver, settings if isinstance(settings, ClientSettings) else None)
-        around = _Around(nameserver, settings, dependencies, tuple(hooks))
+        around = _Around(nameserver, settings, dependencies, tuple(hooks), offset_folder)
         self._around.append(around)
         try:
             yield self
@@ -240,14 +244,18 @@ class App(Startable):
         settings = self._settings().found()
         overrides: dict[Any, Any] = {}
         hooks: tuple[Hook, ...] = ()
+        offset_folder: str | Path | None = None
         for around in self._around:
             overrides |= around.dependencies or {}
             hooks += around.hooks
+            offset_folder = around.offset_folder or offset_folder
         self._check_overrides(overrides)
         for producer in self._producers.values():
             producer.use(settings)
         consumers = {
-            name: group.consumer(settings, overrides, self._producers.get(name), hooks, self.middleware, self._events)
+            name: group.consumer(
+                settings, overrides, self._producers.get(name), hooks, self.middleware, self._events, offset_folder
+            )
             for name, group in self._groups.items()
         }
         async with contextlib.AsyncExitStack() as stack:

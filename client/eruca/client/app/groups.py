@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NoReturn
 
 from eruca.client.app.dependencies import Overrides, Provider, node_of
@@ -78,8 +79,12 @@ class Group:
         hooks: Sequence[Hook] = (),
         middleware: Sequence[Middleware] = (),
         events: Mapping[str, Any] | None = None,
+        offset_folder: str | Path | None = None,
     ) -> PushConsumer:
-        """A new consumer of the group. Raises UsageError, and what a PushConsumer raises."""
+        """A new consumer of the group; if it broadcasts, ``offset_folder`` is in place of its own.
+
+        Raises UsageError, and what a PushConsumer raises.
+        """
         options = {**(events or {}), **self.options}
         for name, more in (("hooks", hooks), ("middleware", middleware)):
             if more:
@@ -87,6 +92,7 @@ class Group:
         listener: Any = self._listener(overrides, publisher)  # whether it fits the order is known when it is called
         if options.get("broadcast"):
             settings = _of_worker(settings)
+            options["offset_folder"] = offset_folder or options.get("offset_folder")
         consumer = PushConsumer(self.name, listener, settings=settings, **options)
         for each in self.subscriptions.values():
             consumer.subscribe(each.topic, each.expression, expression_type=each.expression_type)

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -162,8 +163,11 @@ class Trial:
                 await self._create(topic)
             ended = _Ended(self._put)
             self._ended = {function: deque() for function in self._app.handlers.values()}
+            folder = stack.enter_context(TemporaryDirectory(prefix="eruca-offsets-"))
             stack.enter_context(
-                self._app.using(settings=settings, dependencies=self._dependencies, hooks=[ended]),
+                self._app.using(
+                    settings=settings, dependencies=self._dependencies, hooks=[ended], offset_folder=folder
+                ),
             )
             await stack.enter_async_context(self._app)
             self._settings = settings
