@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from eruca.client import LitePullConsumer, Message
 from eruca.client.consuming.arguments import ConsumerKeywords
+from eruca.client.errors import UsageError
 from eruca.client.message import MessageKeywords
+from eruca.faststream import RocketMQBroker, RocketMQPublishMessage, TestRocketMQBroker
 from eruca.faststream.options import ConsumerOptions, MessageOptions, PullOptions
 
 
@@ -21,3 +26,31 @@ def test_they_are_arguments_of_the_clients() -> None:
     assert set(PullOptions.__annotations__) <= set(inspect.signature(LitePullConsumer).parameters)
     assert set(MessageOptions.__annotations__) <= set(inspect.signature(Message).parameters)
     assert set(MessageKeywords.__annotations__) - set(MessageOptions.__annotations__) <= {"properties"}
+
+
+def test_what_nobody_takes_is_told_where_it_is_written() -> None:
+    broker = RocketMQBroker("127.0.0.1:1", group="shop")
+    declared: list[tuple[Callable[..., object], dict[str, Any], str]] = [
+        (RocketMQBroker, {"nameservr": "a:1"}, "RocketMQBroker: nameservr is not known: did you mean nameserver[?]"),
+        (broker.subscriber, {"max_worker": 3}, "max_worker is not known: did you mean max_workers[?]"),
+        (broker.subscriber, {"expression": "new.*"}, "'new.[*]' is no pattern: name each tag"),
+        (broker.subscriber, {"expression": "new,paid"}, "tags are joined by two bars, 'new [|][|] paid'"),
+        (broker.subscriber, {"start_from": 1_800_000_000}, "start_from=1800000000 is not allowed: seconds[?]"),
+        (broker.publisher, {"tag": "new"}, "tag is not known: did you mean tags[?]"),
+        (RocketMQPublishMessage, {"tag": "new"}, "tag is not known: did you mean tags[?]"),
+    ]
+    for declare, options, sentence in declared:
+        with pytest.raises(UsageError, match=sentence):
+            declare("Orders", **options)
+    assert not broker.subscribers
+
+
+async def test_so_is_it_at_a_send() -> None:
+    broker = RocketMQBroker()
+    bills = broker.publisher("Bills")
+    async with TestRocketMQBroker(broker):
+        sends: list[Callable[..., Any]] = [broker.publish, broker.publish_batch, broker.request, bills.publish]
+        sends.append(bills.request)
+        for publish in sends:
+            with pytest.raises(UsageError, match=r"tag is not known: did you mean tags[?]"):
+                await publish("x", topic="Bills", tag="new")

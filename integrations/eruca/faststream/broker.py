@@ -24,6 +24,7 @@ from faststream.response import PublishType
 from faststream.specification.schema import BrokerSpec
 
 from eruca.client import ClientSettings, Hook, Producer, SendResult
+from eruca.client.environment import known_options
 from eruca.client.errors import ClientError, NoNameserver, TopicNotFound
 from eruca.faststream.config import DEFAULT_GROUP, Clients, RocketMQBrokerConfig
 from eruca.faststream.log import make_logger
@@ -52,6 +53,7 @@ NOWHERE = "localhost:9876"
 """The address in the AsyncAPI document of a broker without nameservers."""
 
 
+@known_options
 class RocketMQBroker(RocketMQRegistrator, BrokerUsecase[Any, Producer, RocketMQBrokerConfig]):
     """RocketMQ for FastStream.
 

@@ -26,6 +26,11 @@ class Subscription:
     expression_type: str
     options: ConsumerOptions
 
+    def check(self) -> None:
+        """Raise what a consumer raises for options and an expression that it does not take."""
+        make: Any = PushConsumer  # whose overloads want each kind of consumption in a call of its own
+        self.subscribe(make(self.group, print, **self.options))
+
     def subscribe(self, consumer: PushConsumer | LitePullConsumer) -> None:
         """Let this consumer subscribe it."""
         for topic in self.topics:

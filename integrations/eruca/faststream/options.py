@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from eruca.client.assign import Strategy
 from eruca.client.config import StartFrom
 from eruca.client.consuming.ordered_queue import KeyOf
+from eruca.client.environment import check_names
 from eruca.client.outcomes import Backoff
 from eruca.client.selectors import Selector
 
@@ -144,3 +145,12 @@ class PublisherOptions(SendOptions, EndpointOptions, total=False):
     reply_to: str
     batch: bool
     schema: Any
+
+
+_OF_SEND = frozenset(SendOptions.__annotations__)
+
+
+def check_send_options(options: SendOptions) -> None:
+    """Raise BadConfig, with the nearest name, for an option that no send has."""
+    if not options.keys() <= _OF_SEND:
+        check_names(options, _OF_SEND)

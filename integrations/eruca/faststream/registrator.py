@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from faststream._internal.broker.registrator import Registrator
 from faststream._internal.constants import EMPTY
 
+from eruca.client.environment import check_names
 from eruca.faststream.config import RocketMQBrokerConfig
 from eruca.faststream.options import ConsumerOptions, PublisherOptions, SendOptions, SubscriberOptions
 from eruca.faststream.publisher import RocketMQPublisher, RocketMQPublisherConfig, make_publisher
@@ -31,8 +32,9 @@ class RocketMQRegistrator(Registrator[Any, RocketMQBrokerConfig]):
     ) -> RocketMQSubscriber:
         """Subscribe handlers to topics, in one consumer group; see ``SubscriberOptions``.
 
-        Raises SetupError.
+        Raises SetupError, and what ``PushConsumer`` raises for its options and its expression.
         """
+        check_names(options, SubscriberOptions.__annotations__)
         config = cast(RocketMQBrokerConfig, self.config)
         subscriber = make_subscriber(
             RocketMQSubscriberConfig(
@@ -49,6 +51,7 @@ class RocketMQRegistrator(Registrator[Any, RocketMQBrokerConfig]):
                 include_in_schema=options.get("include_in_schema", True),
             ),
         )
+        subscriber.subscription.check()
         super().subscriber(subscriber, persistent=options.get("persistent", True))
         return subscriber.add_call(
             parser_=options.get("parser") or self._parser,
@@ -58,7 +61,8 @@ class RocketMQRegistrator(Registrator[Any, RocketMQBrokerConfig]):
         )
 
     def publisher(self, topic: str, **options: Unpack[PublisherOptions]) -> RocketMQPublisher:  # type: ignore[override]
-        """A publisher to a topic; see ``PublisherOptions``."""
+        """A publisher to a topic; see ``PublisherOptions``. Raises BadConfig for an option that is none."""
+        check_names(options, PublisherOptions.__annotations__)
         config = cast(RocketMQBrokerConfig, self.config)
         publisher = make_publisher(
             RocketMQPublisherConfig(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from faststream.response import PublishCommand, PublishType, Response
 from faststream.response.response import BatchPublishCommand
 
-from eruca.faststream.options import SendOptions
+from eruca.faststream.options import SendOptions, check_send_options
 
 if TYPE_CHECKING:
     from eruca.client import ReceivedMessage
@@ -32,6 +32,7 @@ class RocketMQResponse(Response):
         **options: Unpack[SendOptions],
     ) -> None:
         super().__init__(body, headers=headers, correlation_id=correlation_id)
+        check_send_options(options)
         self.options = options
 
     def as_publish_command(self) -> RocketMQPublishCommand:
@@ -77,6 +78,7 @@ class RocketMQPublishCommand(BatchPublishCommand):
             _publish_type=publish_type,
         )
         self.options: SendOptions = options or {}
+        check_send_options(self.options)
         self.request: ReceivedMessage | None = None
 
     @classmethod

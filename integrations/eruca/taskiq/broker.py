@@ -13,6 +13,7 @@ from typing import Final
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 
 from eruca.client import ClientSettings, Hook, Message, Producer, PushConsumer
+from eruca.client.environment import known_options
 from eruca.client.errors import BadMessage
 
 DELAY: Final = "delay"
@@ -21,6 +22,7 @@ ORDERED_BY: Final = "ordered_by"
 """The label with the key whose tasks lie in one queue."""
 
 
+@known_options
 class RocketMQTaskiqBroker(AsyncBroker):
     """Tasks over RocketMQ.
 
