@@ -17,8 +17,8 @@ async def in_use(lab: Lab) -> None:
 
 
 DELETIONS = {
-    "deleteTopic": (["-c", "DefaultCluster", "-t", "Orders"], "group shop: 1 online, 1 messages not consumed\n"),
-    "deleteSubGroup": (["-c", "DefaultCluster", "-g", "shop"], "group shop: 1 online, 1 messages not consumed\n"),
+    "deleteTopic": (["-c", "DefaultCluster", "-t", "Orders"], "group shop: 1 online, 1 message not consumed\n"),
+    "deleteSubGroup": (["-c", "DefaultCluster", "-g", "shop"], "group shop: 1 online, 1 message not consumed\n"),
     "wipeWritePerm": (["-b", "broker-a"], "producer group till: 1 online\n"),
 }
 

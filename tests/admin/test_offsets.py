@@ -139,7 +139,7 @@ async def test_queues_without_an_offset_get_one_first(lab: Lab) -> None:
     done = await reset(lab, "resetOffsetByTime", "-g", "G", "-t", "T", "-s", "now", "--wait", "0")
     assert [row[1:] for row in done.rows[2:]] == [["0", "2"], ["1", "0"], ["2", "0"]]
     assert "queues 1, 2 of broker-a had no offset\n" in done.err
-    assert "0 messages come again, 1 unconsumed ones are skipped, queues without an offset: 2\n" in done.err
+    assert "0 messages come again, 1 unconsumed one is skipped, queues without an offset: 2\n" in done.err
     assert await member.received(220)
 
 

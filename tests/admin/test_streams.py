@@ -129,7 +129,7 @@ async def test_up_to_a_time_that_is_to_come(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (("tail",), "option -t (--topic) is required"),
+        (("tail",), "<topic> is missing: give it as the first word, or with -t (--topic)"),
         (("tail", "T", "--follow", "--until", "now"), "give one of --follow and --until"),
         (("tail", "T", "-s", "A", "--sql", "a = 1"), "give one of -s and --sql"),
         (("tail", "T", "--sql", "price >"), "The SQL92 expression 'price >' is wrong at position 8"),
@@ -141,6 +141,8 @@ async def test_up_to_a_time_that_is_to_come(lab: Lab) -> None:
         (("send", "T", "-c", "0"), "1 or more"),
         (("send", "T", "--json", "--lines"), "give one of --json and --lines"),
         (("move", "g", "--to", "nowhere"), "takes topic or retry"),
+        (("move", "g", "--count", "0"), "option --count takes a number of messages, 1 or more, not 0"),
+        (("check",), "<what> is missing: give it as the first word, or with --what"),
     ],
 )
 async def test_wrong_command_lines(lab: Lab, line: tuple[str, ...], words: str) -> None:
@@ -234,7 +236,7 @@ async def test_messages_by_hand_in_json(lab: Lab) -> None:
 async def test_what_cannot_be_sent_is_named(lab: Lab) -> None:
     await lab.topic("T")
     done = await give(lab, b"one\n" + b"x" * (5 << 20) + b"\nthree\n", "send", "T")
-    assert (done.status, done.out) == (5, "1 messages sent to T\n")
+    assert (done.status, done.out) == (5, "1 message sent to T\n")
     assert "lines 2, 3 and what follows was not sent" in done.err
     assert await bodies(lab, "T") == ["one"]
     closed = await lab.mqadmin("send", "T")
@@ -259,7 +261,9 @@ async def test_dead_letters_go_back_once(lab: Lab) -> None:
     assert (there.status, json.loads(there.out)["letters"]) == (3, 2)
     refused = await lab.mqadmin("move", "g", answers="n\n")
     assert (refused.status, await bodies(lab, "T")) == (1, [])
-    assert (await lab.done("move", "g")).out == "2 dead letters sent to their topic again\n"
+    assert (await lab.mqadmin("move", "g", "--dry-run", "--count", "1")).out == "1 dead letter is there\n"
+    assert (await lab.done("move", "g", "--count", "1")).out == "1 dead letter sent to its topic again\n"
+    assert (await lab.done("move", "g")).out == "1 dead letter sent to its topic again\n"
     assert (await lab.done("tail", "T", "-f", "%g|%k|%v\\n")).out == "A|k1 k2|one\nA|k1 k2|two\n"
     assert (await lab.done("move", "g")).out == "0 dead letters sent to their topic again\n"
     assert (await lab.done("move", "g", "--dry-run")).out == "0 dead letters are there\n"

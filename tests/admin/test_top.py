@@ -93,6 +93,7 @@ async def test_a_cluster_on_the_screen(lab: Lab, end: str) -> None:
         await terminal.shows("10.0.0.1@c", "JAVA")
         terminal.type("t")
         await terminal.shows("TOPIC", "shop")
+        assert "SELF_TEST_TOPIC" not in terminal.seen, "those of the system are not shown"
         terminal.type("/zzz\r")
         await terminal.shows("filter zzz")
         terminal.type(" ")

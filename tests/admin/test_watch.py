@@ -82,9 +82,7 @@ async def test_lag(behind: Lab) -> None:
 
 
 async def test_members(behind: Lab) -> None:
-    assert (
-        await check(behind, 0, "members", "-g", "g") == "MEMBERS OK - group g: 1 members online | 'members'=1;1;1;0\n"
-    )
+    assert await check(behind, 0, "members", "-g", "g") == "MEMBERS OK - group g: 1 member online | 'members'=1;1;1;0\n"
     assert (await check(behind, 1, "members", "-g", "g", "-w", "2")).startswith("MEMBERS WARNING - ")
     await behind.topic("%RETRY%h")
     assert (await check(behind, 2, "members", "-g", "h")).startswith("MEMBERS CRITICAL - group h: 0 members online")
@@ -92,7 +90,7 @@ async def test_members(behind: Lab) -> None:
 
 async def test_topic(behind: Lab) -> None:
     assert (await check(behind, 0, "topic", "-t", "T")).startswith(
-        "TOPIC OK - topic T: 1 queues to write, the last message "
+        "TOPIC OK - topic T: 1 queue to write, the last message "
     )
     assert (await check(behind, 2, "topic", "-t", "T", "-c", "0")).startswith("TOPIC CRITICAL - ")
     assert (await check(behind, 2, "topic", "-t", "None")).startswith("TOPIC CRITICAL - ")
@@ -103,12 +101,12 @@ async def test_brokers(lab: Lab) -> None:
         "BROKER OK - 1 of 1 brokers answer | 'time_broker-a:0'="
     )
     assert (await check(lab, 2, "broker", "-b", "nobody")) == "BROKER CRITICAL - no broker nobody is registered\n"
-    assert await check(lab, 0, "cluster") == "CLUSTER OK - 1 nameservers and 1 brokers | 'missing'=0;1;1;0\n"
+    assert await check(lab, 0, "cluster") == "CLUSTER OK - 1 nameserver and 1 broker | 'missing'=0;1;1;0\n"
     assert (await check(lab, 2, "disk", "-w", "0", "-c", "0")).startswith("DISK CRITICAL - broker-a:0: ")
     assert (await check(lab, 0, "disk", "-w", "101", "-c", "101")).startswith("DISK OK - ")
     assert await check(lab, 0, "slave") == "SLAVE OK - there is no slave\n"
     await lab.register("broker-b", "127.0.0.1:1", TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
-    assert (await check(lab, 2, "cluster")).startswith("CLUSTER CRITICAL - 1 nameservers and 2 brokers, no answer of ")
+    assert (await check(lab, 2, "cluster")).startswith("CLUSTER CRITICAL - 1 nameserver and 2 brokers, no answer of ")
     assert (await check(lab, 2, "broker")).startswith("BROKER CRITICAL - 1 of 2 brokers answer; broker-b:0: ")
     await lab.register("broker-c", "127.0.0.1:1", broker_id=1)
     assert "'slave_broker-c:1'=U;67108864;268435456;0" in await check(lab, 3, "slave")

@@ -71,6 +71,15 @@ async def test_by_topic_and_time(lab: Lab) -> None:
     assert await bodies(begin=second.died + 1) == []
 
 
+async def test_some_come_again_and_the_next_call_goes_on_behind_them(lab: Lab) -> None:
+    await dies(lab, b"1", b"2", b"3")
+    assert await redrive("g", most=2, to="topic", nameserver=lab.address) == Redriven(2, 0)
+    assert await redrive("g", most=2, to="topic", nameserver=lab.address) == Redriven(1, 0)
+    first, *_ = [letter.place async for letter in dead_letters("g", nameserver=lab.address)]
+    chosen = await redrive("g", where=lambda letter: letter.place != first, most=1, nameserver=lab.address)
+    assert chosen == Redriven(1, 1), "the first letter was looked at and left, the third one was not looked at"
+
+
 async def test_all_come_again_once_to_their_group_only(lab: Lab) -> None:
     letters = await dies(lab, *(b"%d" % number for number in range(100)))
     assert await redrive("g", nameserver=lab.address) == Redriven(100, 0)
@@ -175,3 +184,5 @@ async def test_wrong_calls(lab: Lab) -> None:
         await redrive("g", where=3, nameserver=lab.address)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="rate=0"):
         await redrive("g", rate=0, nameserver=lab.address)
+    with pytest.raises(UsageError, match="most"):
+        await redrive("g", most=0, nameserver=lab.address)

@@ -253,7 +253,7 @@ class Command:
         for option in self.options:
             if before and option.name in before:
                 found.setdefault(option.key, before[option.name])
-        posix.check(self.options, found)
+        posix.check(self.options, found, self.operand)
         return found
 
 

@@ -120,10 +120,12 @@ def split(options: Sequence[Option], arguments: Sequence[str]) -> tuple[dict[str
     return {option.name: found[option.key] for option in options if option.key in found}, arguments[at:]
 
 
-def check(options: Sequence[Option], found: dict[str, str]) -> None:
+def check(options: Sequence[Option], found: dict[str, str], operand: Operand | None = None) -> None:
     """Raise UsageError when a required option is missing."""
     for option in options:
         if option.required and option.key not in found:
+            if operand is not None and option is operand.option:
+                raise UsageError(f"<{option.name}> is missing: give it as the first word, or with {option}")
             raise UsageError(f"option {option} is required")
         if option.key in ("t", "g") and option.takes_value and not found.get(option.key, "-").strip():
             raise UsageError(f"option {option} is empty")

@@ -133,6 +133,11 @@ GROUP_OF = "group:"
 """What stands before the name of a group whose offsets are meant, where a place is asked for."""
 
 
+def counted(number: int | str, noun: str) -> str:
+    """``1 message``, ``2 messages``, ``>= 1 ? messages``."""
+    return f"{number} {noun}" if str(number) == "1" else f"{number} {noun}s"
+
+
 def sql_condition(text: str) -> str:
     """A condition in SQL92. Raises BadValue for a wrong one: a broker of Apache lets every message pass it."""
     try:

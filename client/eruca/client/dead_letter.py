@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from eruca.client.checks import check_time
+from eruca.client.checks import check_least, check_time
 from eruca.client.config import ClientSettings, check_group, check_positive, check_text, check_topic
 from eruca.client.consuming.last_error import ERROR, TEXT, TRACEBACK, last_error_of
 from eruca.client.errors import BadConfig, ClientError, TopicNotFound, UsageError
@@ -180,6 +180,7 @@ async def redrive(
     begin: int | datetime = 0,
     end: int | datetime = LATEST,
     where: Choice | None = None,
+    most: int | None = None,
     rate: float | None = None,
     progress: str | None = None,
     nameserver: str | Sequence[str] | None = None,
@@ -195,6 +196,7 @@ async def redrive(
         begin: given up at this time (a datetime, or ms since 1970) or later.
         end: given up at this time or earlier.
         where: a function of a DeadLetter that returns whether to send it again.
+        most: messages in all; None: no limit. The place that is kept is behind the last one.
         rate: messages a second at most; None: no limit.
         progress: the consumer group under whose name the place in each queue of letters is kept: a run that was
             interrupted, or is made again, goes on there, behind every letter that it looked at. Default: with no
@@ -211,6 +213,8 @@ async def redrive(
         raise UsageError(f'to={to!r}: "retry" or "topic" is expected.')
     if rate is not None:
         check_positive(rate=rate)
+    if most is not None:
+        check_least(1, most=most)
     check_text(progress, "progress")
     selection = _Selection.of(topic, begin, end, where)
     keeper = progress or (group if selection.of_all else None)
@@ -222,12 +226,17 @@ async def redrive(
             if keeper is not None:
                 start = max(start, await puller.query_offset(queue, group=keeper) or 0)
             async for page in _pages(puller, group, queue, start):
-                chosen = [letter for letter in page.letters if selection.has(letter)]
+                part = _up_to(page, selection, None if most is None else most - sent)
+                chosen = [letter for letter in part.letters if selection.has(letter)]
                 await again.send(chosen)
                 sent += len(chosen)
-                left += len(page.letters) - len(chosen)
+                left += len(part.letters) - len(chosen)
                 if keeper is not None:
-                    await puller.update_offset(queue, page.next_offset, group=keeper)
+                    await puller.update_offset(queue, part.next_offset, group=keeper)
+                if sent == most:
+                    break
+            if sent == most:
+                break
     log.info("dead letters of %s: %s sent again, %s left", group, sent, left)
     return Redriven(sent, left)
 
@@ -235,6 +244,15 @@ async def redrive(
 class _Page(NamedTuple):
     letters: list[DeadLetter]
     next_offset: int
+
+
+def _up_to(page: _Page, selection: _Selection, most: int | None) -> _Page:
+    """The page up to the last letter of which ``most`` are wanted; all of it where there are no more."""
+    wanted = [at for at, letter in enumerate(page.letters) if selection.has(letter)]
+    if most is None or len(wanted) <= most:
+        return page
+    letters = page.letters[: wanted[most - 1] + 1]
+    return _Page(letters, letters[-1].message.queue_offset + 1)
 
 
 async def _queues(puller: PullConsumer, group: str) -> list[MessageQueue]:

@@ -151,7 +151,9 @@ async def test_every_page_has_its_json(lab: Lab, desk: Desk) -> None:
             assert isinstance(await desk.json(path), dict), path
             assert (await desk.browser.get(path)).status_code == 200, path
     assert (await desk.browser.get("/api/topics/none")).json() == {"error": "no broker has a topic none"}
-    assert (await desk.browser.get("/api/none")).json() == {"error": "there is no such page"}
+    nowhere = (await desk.browser.get("/api/none")).json()["error"]
+    assert nowhere.startswith("there is no such page; there are /api/overview, ") and "/api/groups/{group}" in nowhere
+    assert (await desk.json("/overview")).keys() == (await desk.json("/")).keys()
 
 
 # ------------------------------------------------------------------ changes of topics

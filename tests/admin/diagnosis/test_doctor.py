@@ -236,7 +236,25 @@ async def test_a_group_that_nobody_uses(ward: Ward) -> None:
     await ward.topic("%RETRY%shop")
     await ward.send("T", "one", "two")
     await ward.commit("shop", "T", 1)
-    assert (await ward.doctor("shop"))[0]["what"] == "no member is online, and 1 messages wait"
+    assert (await ward.doctor("shop"))[0]["what"] == "no member is online, and 1 message waits"
+
+
+async def test_groups_that_nobody_uses_are_one_line(ward: Ward) -> None:
+    for group in ("a", "b", "c", "d", "e"):
+        await ward.done("updateSubGroup", "-c", "DefaultCluster", "-g", group)
+    done = await ward.mqadmin("doctor")
+    assert (done.status, done.out) == (
+        1,
+        "5 groups: nobody is online in a, b, c and 2 more; start their consumers, or remove those that nobody needs: "
+        "mqadmin doctor --all has a line for each\n",
+    )
+    lines = (await ward.mqadmin("doctor", "--all")).out.splitlines()
+    assert len(lines) == 5
+    assert lines[0] == (
+        "group a: no member is online; start a consumer, or remove it with deleteSubGroup -c DefaultCluster -g a"
+    )
+    assert await ward.kinds() == ["groupUnused"] * 5
+    await ward.done("deleteSubGroup", "-c", "DefaultCluster", "-g", "a")
 
 
 async def test_subscriptions_that_differ(ward: Ward) -> None:
@@ -296,5 +314,5 @@ async def test_retries_and_dead_letters_that_grow(ward: Ward) -> None:
     assert retries["what"] == "10 messages came to be consumed again in the last half hour, 0 in the one before"
     assert (dead["kind"], dead["what"]) == (
         "deadLettersGrow",
-        "1 messages were given up in the last hour, and are dead letters",
+        "1 message became a dead letter in the last hour",
     )

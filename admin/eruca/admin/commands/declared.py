@@ -17,6 +17,7 @@ from eruca.admin.results.answer import indented
 from eruca.admin.results.broker_settings import text_of
 from eruca.admin.results.declared import ORDER_TOPIC_CONFIG, Change, Difference, Parts
 from eruca.admin.results.users import GroupInUse, users_of_group, users_of_topic
+from eruca.admin.text import counted
 from eruca.protocol import api, properties
 from eruca.protocol.headers import routes, topics
 from eruca.protocol.names import dead_letter_topic, retry_topic
@@ -73,7 +74,7 @@ async def apply(job: Job) -> AsyncIterator[Shown]:
         yield Shown(result, partial(job.write, text))
         return
     yield Shown(None, partial(job.write, text))
-    question = f"Make {len(result.items)} changes?"
+    question = f"Make {counted(len(result.items), 'change')}?"
     users = await _users(job.admin, result)
     if users:
         agree_to_deletion(job, users, question)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eruca.admin.command import Job, Shown, command
 from eruca.admin.diagnosis.doctor import diagnose
-from eruca.admin.diagnosis.findings import Findings
+from eruca.admin.diagnosis.findings import Findings, in_short
 from eruca.admin.errors import Status
 from eruca.admin.posix import Operand, Option
 
@@ -14,6 +14,7 @@ _GROUP = Option("g", "group", "only this consumer group and its topics", kind="g
 @command(
     "doctor",
     "say what is wrong in a cluster, and how to mend it",
+    Option("", "all", "a line for each group that nobody uses, not one for them all", takes_value=False),
     results=(Findings,),
     operand=Operand(_GROUP),
 )
@@ -23,7 +24,7 @@ async def doctor(job: Job) -> Shown:
     job.status = Status.FAILED if result.items else Status.DONE
 
     def apache() -> None:
-        for each in result.items:
+        for each in result.items if job.has("all") else in_short(result.items):
             job.line(str(each))
         if not result.items:
             job.line("nothing is wrong")

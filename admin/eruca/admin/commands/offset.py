@@ -23,7 +23,7 @@ from eruca.admin.resets.targets import Exact, Nearest, Only, Table, Target
 from eruca.admin.results.answer import indented
 from eruca.admin.results.moves import QueueMove, StoredCopy, moves
 from eruca.admin.results.stored_offsets import OffsetsOfGroup, stored_offsets
-from eruca.admin.text import millis_text, point_of_time, shown, zoned
+from eruca.admin.text import counted, millis_text, point_of_time, shown, zoned
 from eruca.protocol.names import retry_topic
 from eruca.protocol.queues import MessageQueue
 
@@ -302,7 +302,9 @@ async def _explain(job: Job, reset: Reset) -> None:
         job.say(line)
     group = reset.survey.group
     if not job.has("with-retries") and (waiting := await untouched(job.admin, group)):
-        job.say(f"not touched: {waiting} messages in {retry_topic(group)}, and delayed ones (see --with-retries)")
+        job.say(
+            f"not touched: {counted(waiting, 'message')} in {retry_topic(group)}, and delayed ones (see --with-retries)"
+        )
 
 
 def _seconds(job: Job) -> float:

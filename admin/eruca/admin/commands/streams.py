@@ -21,7 +21,7 @@ from eruca.admin.results.deliveries import Delivered, Delivery, Outgoing, from_j
 from eruca.admin.results.messages import Message, message_of
 from eruca.admin.results.stream import Stream, Wish
 from eruca.admin.standard_input import lines_of
-from eruca.admin.text import point_of_time, sql_condition, tag_expression
+from eruca.admin.text import counted, point_of_time, sql_condition, tag_expression
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.names import KEYS, TAGS, dead_letter_topic
 from eruca.protocol.queues import MessageQueue
@@ -61,7 +61,7 @@ async def tail(job: Job) -> AsyncIterator[Shown]:
                 printed += 1
             job.flush()
     except asyncio.CancelledError:
-        job.say(f"{printed} messages")
+        job.say(counted(printed, "message"))
         raise
     except Partial as error:
         job.report(error, Status.PARTIAL)
@@ -141,14 +141,14 @@ async def send_lines(job: Job) -> Shown:
             number += len(lines)
             await delivery.send(list(chain.from_iterable([each] * times for each in read)))
     except asyncio.CancelledError:
-        job.say(f"{delivery.sent} messages sent")
+        job.say(f"{counted(delivery.sent, 'message')} sent")
         raise
     except AdminError as error:
         if not delivery.sent:
             raise
         job.report(f"mqadmin send: {error}", Status.PARTIAL)
     result = delivery.result()
-    return Shown(result, lambda: job.line(f"{result.messages} messages sent to {result.topic}"))
+    return Shown(result, lambda: job.line(f"{counted(result.messages, 'message')} sent to {result.topic}"))
 
 
 # ------------------------------------------------------------------ dead letters
@@ -169,6 +169,7 @@ class Moved(Answer, frozen=True, kw_only=True, rename="camel"):
     Option("", "from", "only those that were given up at this time or later", kind="time"),
     Option("", "until", "only those that were given up at this time or earlier", kind="time"),
     Option("", "to", "topic: all groups of the topic get them; retry: only this group", choices=("topic", "retry")),
+    Option("", "count", "messages at most; the next call goes on behind them", kind="number"),
     Option("", "rate", "messages a second at most", kind="number"),
     Option("", "dry-run", "count them, and end with 3 (0: there are none)", takes_value=False),
     Option("", "yes", "ask nothing", takes_value=False),
@@ -184,6 +185,9 @@ async def move(job: Job) -> Shown:
     group, to = job.text("g"), job.text("to", "topic")
     if to not in ("topic", "retry"):
         raise BadValue(f"option --to takes topic or retry, not '{to}'")
+    most = job.number("count") if job.has("count") else None
+    if most is not None and most < 1:
+        raise BadValue(f"option --count takes a number of messages, 1 or more, not {most}")
     begin = point_of_time(job.text("from")) if job.has("from") else 0
     end = point_of_time(job.text("until")) if job.has("until") else 2**63 - 1
     admin: Admin = job.admin
@@ -204,6 +208,8 @@ async def move(job: Job) -> Shown:
             places = {} if any(map(job.has, ("t", "from", "until"))) else await _places(admin, group)
             async for letter in chosen:
                 letters += letter.message.queue_offset >= places.get(letter.message.queue, 0)
+                if letters == most:
+                    break
             job.status = Status.WOULD_CHANGE if letters else Status.DONE
         else:
             if job.agreed(f"Send the dead letters of {group} again?") is False:
@@ -214,6 +220,7 @@ async def move(job: Job) -> Shown:
                 topic=job.maybe("t"),
                 begin=begin,
                 end=end,
+                most=most,
                 rate=job.number("rate") or None,
                 settings=settings,
             )
@@ -223,8 +230,10 @@ async def move(job: Job) -> Shown:
     except ClientError as error:
         raise AdminError(str(error)) from None
     result = Moved(group=group, letters=letters, dry_run=job.has("dry-run"))
-    words = "dead letters are there" if result.dry_run else f"dead letters sent to their {to} again"
-    return Shown(result, lambda: job.line(f"{result.letters} {words}"))
+    there = "is there" if letters == 1 else "are there"
+    whose = "its" if letters == 1 else "their"
+    words = there if result.dry_run else f"sent to {whose} {to} again"
+    return Shown(result, lambda: job.line(f"{counted(letters, 'dead letter')} {words}"))
 
 
 async def _places(admin: Admin, group: str) -> dict[MessageQueue, int]:

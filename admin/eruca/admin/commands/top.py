@@ -19,6 +19,7 @@ from eruca.admin.results.history import History, blocks
 from eruca.admin.results.lags import lags, span
 from eruca.admin.results.progress import groups_in_short, traffic
 from eruca.admin.text import harmless, seconds_text
+from eruca.protocol.names import is_system_topic
 from eruca.remoting.clock import now_ms
 
 _MIB = 1 << 20
@@ -60,6 +61,7 @@ async def _topics(admin: Admin, history: History) -> _Found:
             each.lag.known if each.lag and each.lag.complete else ("" if each.group is None else None),
         )
         for each in found.items
+        if not is_system_topic(each.topic)
     ]
     return rows, found.errors
 

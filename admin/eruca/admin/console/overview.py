@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from eruca.admin.console.visit import Visit, page
 from eruca.admin.console.watch import Point, Watch, total_lag, worst
-from eruca.admin.diagnosis.findings import Finding
+from eruca.admin.diagnosis.findings import Finding, in_short
 from eruca.admin.results.answer import Answer, Moment, PeerError, Result
 from eruca.admin.results.brokers import BrokerLoad
 from eruca.admin.results.progress import GroupSummary, Lag
@@ -97,7 +97,7 @@ async def overview(visit: Visit) -> Overview:
         brokers=items,
         slaves=distances(items),
         points=list(watch.points),
-        findings=list(watch.findings.answer.items) if watch.findings.answer else None,
+        findings=in_short(watch.findings.answer.items) if watch.findings.answer else None,
         findings_seen=freshness(watch.findings.age, watch.findings.trouble, OLD_FINDINGS),
         errors=errors,
     )

@@ -45,6 +45,8 @@ def application(console: Console, keys: Keys) -> ASGIApp:
     for each in PAGES:
         routes.append(Route(each.path, site.html(each)))
         routes.append(Route("/api" + each.path, site.json(each)))
+        if each.path == "/":
+            routes.append(Route("/api/overview", site.json(each)))
     for path, load in FILES.items():
         routes.append(Route(path, site.file(load)))
     for path, do in ACTS.items():
@@ -128,6 +130,9 @@ class _Site:
         """The page for what Starlette itself refuses."""
         assert isinstance(error, HTTPException)
         text = "there is no such page" if error.status_code == 404 else error.detail
+        if error.status_code == 404 and request.url.path.startswith("/api/"):
+            known = ("/overview" if each.path == "/" else each.path for each in PAGES)
+            text += f"; there are {', '.join(f'/api{path}' for path in known)}"
         if request.url.path.startswith("/api/"):
             return Response(msgspec.json.encode({"error": text}), error.status_code, media_type=_JSON)
         return self._rendered(request, "error.html", error.status_code, text=text)

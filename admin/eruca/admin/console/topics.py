@@ -21,7 +21,7 @@ from eruca.admin.results.answer import Answer, Moment, PeerError, Result, Table,
 from eruca.admin.results.progress import TrafficOfTopics, traffic
 from eruca.admin.results.topics import TopicRoute, TopicStatus, topic_route, topic_status
 from eruca.admin.results.users import Users, users_of_topic
-from eruca.admin.text import nearest
+from eruca.admin.text import counted, nearest
 from eruca.protocol import api
 from eruca.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
 from eruca.protocol.headers import topics as requests
@@ -242,7 +242,7 @@ def _words(config: TopicConfig | None) -> str:
     if config is None:
         return ""
     perm = PERMISSIONS.get(config.perm, str(config.perm))
-    return f"{config.read_queue_nums} queues to read, {config.write_queue_nums} to write, {perm}"
+    return f"{counted(config.read_queue_nums, 'queue')} to read, {config.write_queue_nums} to write, {perm}"
 
 
 def _queues(given: Mapping[str, str], name: str, usual: int) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
 
 from eruca.admin.results.answer import WIDE, Moment, Result, Table
 
@@ -28,6 +29,12 @@ Kind = Literal[
 ]
 
 
+ALONE: Final = "no member is online"
+"""What is said of a group that nobody uses, and for which no message waits."""
+SHOWN: Final = 3
+"""Groups that are named where many have the same."""
+
+
 class Finding(Result, frozen=True, kw_only=True, rename="camel"):
     """One thing that is wrong."""
 
@@ -45,6 +52,25 @@ class Finding(Result, frozen=True, kw_only=True, rename="camel"):
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}; {self.mend}"
+
+
+def in_short(items: Sequence[Finding]) -> list[Finding]:
+    """The findings for a person: all groups that nobody uses are one, behind the others, if there are several."""
+    unused = [each for each in items if each.kind == "groupUnused"]
+    if len(unused) < 2:
+        return list(items)
+    names = sorted(unused, key=lambda each: (each.what == ALONE, each.group))
+    shown = ", ".join(str(each.group) for each in names[:SHOWN])
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    waiting = sum(each.what != ALONE for each in unused)
+    of_them = f", and messages wait in {waiting} of them" if waiting else ""
+    together = Finding(
+        kind="groupUnused",
+        where=f"{len(unused)} groups",
+        what=f"nobody is online in {shown}{more}{of_them}",
+        mend="start their consumers, or remove those that nobody needs: mqadmin doctor --all has a line for each",
+    )
+    return [*(each for each in items if each.kind != "groupUnused"), together]
 
 
 class Findings(Table[Finding], frozen=True, kw_only=True, rename="camel"):

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from eruca.admin.diagnosis.brokers import SKEW_MS, listed
-from eruca.admin.diagnosis.findings import Finding
+from eruca.admin.diagnosis.findings import ALONE, Finding
 from eruca.admin.diagnosis.survey import GroupSeen, MemberSeen, Seen
+from eruca.admin.text import counted
 from eruca.protocol.bodies import PERM_READ, SubscriptionData
 from eruca.protocol.names import is_retry_topic
 from eruca.protocol.queues import MessageQueue
@@ -21,7 +22,7 @@ _STARTED = "PROP_CONSUMER_START_TIMESTAMP"
 
 def findings(seen: Seen, group: GroupSeen) -> Iterator[Finding]:
     """All that is wrong with a group."""
-    yield from _use(group)
+    yield from _use(seen, group)
     yield from _subscriptions(group)
     yield from _owners(seen, group)
     yield from _connections(seen, group)
@@ -30,14 +31,19 @@ def findings(seen: Seen, group: GroupSeen) -> Iterator[Finding]:
     yield from _failures(group)
 
 
-def _use(group: GroupSeen) -> Iterator[Finding]:
+def _use(seen: Seen, group: GroupSeen) -> Iterator[Finding]:
     if group.asked and not group.online:
-        lag = "" if group.lag is None else f", and {group.lag} messages wait"
+        cluster = min(each.cluster for each in seen.masters if each.name in group.asked)
+        lag = (
+            ""
+            if group.lag is None
+            else f", and {counted(group.lag, 'message')} {'waits' if group.lag == '1' else 'wait'}"
+        )
         yield Finding(
             kind="groupUnused",
             where=f"group {group.name}",
-            what=f"no member is online{lag}",
-            mend=f"start a consumer, or remove it with deleteSubGroup -c CLUSTER -g {group.name}",
+            what=f"{ALONE}{lag}",
+            mend=f"start a consumer, or remove it with deleteSubGroup -c {cluster} -g {group.name}",
             group=group.name,
         )
 
@@ -193,11 +199,12 @@ def _failures(group: GroupSeen) -> Iterator[Finding]:
             group=group.name,
         )
     lost = group.dead_letters.half_hour + group.dead_letters.half_hour_before
+    became = "became a dead letter" if lost == 1 else "became dead letters"
     if lost:
         yield Finding(
             kind="deadLettersGrow",
             where=f"group {group.name}",
-            what=f"{lost} messages were given up in the last hour, and are dead letters",
+            what=f"{counted(lost, 'message')} {became} in the last hour",
             mend=f"mend the listener; mqadmin move -g {group.name} sends them to their topic again",
             group=group.name,
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from eruca.admin.diagnosis.brokers import listed
 from eruca.admin.diagnosis.findings import Finding
 from eruca.admin.diagnosis.survey import BrokerSeen, Seen
+from eruca.admin.text import counted
 from eruca.protocol.names import is_dead_letter_topic, is_retry_topic
 
 
@@ -26,9 +27,10 @@ def _queue_numbers(topic: str, seen: Seen) -> Iterator[Finding]:
             continue
         read, write = config.read_queue_nums, config.write_queue_nums
         if write > read:
-            what = f"producers write {write} queues and consumers read {read}: what is in the others reaches nobody"
+            written = counted(write, "queue")
+            what = f"producers write {written} and consumers read {read}: what is in the others reaches nobody"
         else:
-            what = f"consumers read {read} queues and producers write only {write}"
+            what = f"consumers read {counted(read, 'queue')} and producers write only {write}"
         yield Finding(
             kind="queueNumbersDiffer",
             where=f"topic {topic} at {broker.name}",

@@ -20,6 +20,7 @@ from eruca.admin.resets.confirmation import Confirmation
 from eruca.admin.resets.plan import Move, Options, Plan, check, check_reach, decide, not_all
 from eruca.admin.resets.survey import QueueSeen, Survey, look, look_at_members, owners, silent_members
 from eruca.admin.resets.targets import Nearest, Since, Target, shown, stored_at
+from eruca.admin.text import counted
 from eruca.protocol.names import retry_topic
 from eruca.protocol.queues import MessageQueue
 
@@ -58,7 +59,8 @@ class Reset:
         again, skipped, fresh = self.counts
         return [
             self.headline(),
-            f"{again} messages come again, {skipped} unconsumed ones are skipped"
+            f"{counted(again, 'message')} {'comes' if again == 1 else 'come'} again, "
+            f"{skipped} unconsumed {'one is' if skipped == 1 else 'ones are'} skipped"
             + (f", queues without an offset: {fresh}" if fresh else ""),
             *self.remarks(),
         ]

@@ -121,7 +121,7 @@ class Shift:
     @property
     def text(self) -> str:
         """``+10`` or ``-10``."""
-        return f"{self.by:+d} messages"
+        return f"{self.by:+d} message{'' if self.by in (1, -1) else 's'}"
 
     async def offset(self, admin: Admin, address: str, seen: QueueSeen) -> int:
         """Raises AdminError if the group has no offset there."""

@@ -12,12 +12,13 @@ from time import monotonic
 from typing import Literal
 
 from eruca.admin.client import Admin
-from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused
+from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused, Status
 from eruca.admin.lookups import ask_each, members_of, progress
 from eruca.admin.messages import writable_queues
 from eruca.admin.results.answer import Result
 from eruca.admin.results.brokers import BrokerLoad, brokers
 from eruca.admin.results.topics import topic_status
+from eruca.admin.text import counted
 from eruca.protocol import api
 from eruca.remoting.clock import now_ms
 
@@ -169,7 +170,7 @@ async def _lag(admin: Admin, ask: Ask) -> Check:
         return _check("lag", State.UNKNOWN, text, [_figure("lag", None, bounds)], group)
     lag = max(0, found.stats.lag())
     state = _judged(lag, bounds)
-    text = f"group {group}: {found.lag_text()} messages not consumed"
+    text = f"group {group}: {counted(found.lag_text(), 'message')} not consumed"
     if found.errors:
         text += f", {', '.join(sorted(found.errors))} did not answer"
         state = state if state is State.CRITICAL else State.UNKNOWN
@@ -180,7 +181,7 @@ async def _members(admin: Admin, ask: Ask) -> Check:
     group, bounds = _group(ask), ask.bounds(1, 1)
     asked = await ask_each({name: _online(admin, group, at) for name, at in await admin.brokers_of_group(group)})
     online = len({member for members in asked.answers.values() for member in members})
-    state, text = _judged(online, bounds, below=True), f"group {group}: {online} members online"
+    state, text = _judged(online, bounds, below=True), f"group {group}: {counted(online, 'member')} online"
     if asked.errors and state is not State.OK:
         state, text = State.UNKNOWN, f"{text}, {', '.join(sorted(asked.errors))} did not answer"
     return _check("members", state, text, [_figure("members", online, bounds)], group)
@@ -189,7 +190,9 @@ async def _members(admin: Admin, ask: Ask) -> Check:
 async def _online(admin: Admin, group: str, address: str) -> set[str]:
     try:
         return {each.client_id for each in (await members_of(admin, group, address)).connection_set}
-    except PeerRefused:
+    except PeerRefused as refused:
+        if refused.status != Status.NOT_FOUND:
+            raise
         return set()  # nobody is online there
 
 
@@ -213,7 +216,7 @@ async def _topic(admin: Admin, ask: Ask) -> Check:
     last = max((each.last_stored.ms for each in found.items if each.last_stored), default=None)
     age = None if last is None else max(0.0, (now_ms() - last) / 1000)
     state = State.OK if age is None else _judged(age, bounds)
-    text = f"topic {topic}: {queues} queues to write, "
+    text = f"topic {topic}: {counted(queues, 'queue')} to write, "
     text += "no message yet" if age is None else f"the last message {age:.0f} s ago"
     if found.errors:
         state, text = State.CRITICAL, f"{text}, {', '.join(each.peer for each in found.errors)} did not answer"
@@ -260,7 +263,7 @@ async def _cluster(admin: Admin, ask: Ask) -> Check:
     masters = {each.broker for each in found.items if each.broker_id == 0}
     bad = [*sorted(names.errors), *(each.peer for each in found.errors)]
     alone = sorted({each.broker for each in found.items} - masters)
-    texts = [f"{len(admin.nameservers)} nameservers and {len(found.items)} brokers"]
+    texts = [f"{counted(len(admin.nameservers), 'nameserver')} and {counted(len(found.items), 'broker')}"]
     texts += [f"no answer of {', '.join(bad)}"] if bad else []
     texts += [f"no master of {', '.join(alone)}"] if alone else []
     count = len(bad) + len(alone)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from eruca.admin.client import Admin
-from eruca.admin.errors import AdminError, NotFound, PeerRefused, UnknownGroup
+from eruca.admin.errors import AdminError, NotFound, Status, UnknownGroup
 from eruca.admin.lookups import (
     ask_each,
     groups_of,
@@ -179,11 +179,10 @@ async def _summary(admin: Admin, group: str) -> tuple[GroupSummary, dict[str, Ad
         version = version_name(min(each.version for each in them.connection_set))
         kind = "PULL" if them.consume_type == "CONSUME_ACTIVELY" else "PUSH"
         model = them.message_model if kind == "PUSH" else None
-    except PeerRefused:
-        pass  # no member is online
     except AdminError as error:
-        members = None
-        errors[f"group {group}"] = error
+        if error.status != Status.NOT_FOUND:  # else no member is online
+            members = None
+            errors[f"group {group}"] = error
     row = GroupSummary(group=group, members=members, version=version, type=kind, model=model, consume_tps=tps, lag=lag)
     return row, errors
 
@@ -278,9 +277,9 @@ async def _figures(
 async def _lag(admin: Admin, group: str, topic: str) -> tuple[Lag | None, Mapping[str, AdminError]]:
     try:
         found = await progress(admin, group, topic)
-    except (NotFound, PeerRefused):
-        return Lag(known=0, complete=True), {}  # it has consumed nothing
     except AdminError as error:
+        if error.status == Status.NOT_FOUND:
+            return Lag(known=0, complete=True), {}  # it has consumed nothing
         return None, {f"group {group}": error}
     known = found.stats.lag()
     return Lag(known=known if found.errors else max(0, known), complete=not found.errors), found.errors

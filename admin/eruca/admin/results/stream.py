@@ -21,6 +21,7 @@ from eruca.admin.lookups import ask_each, readable_queues
 from eruca.admin.messages import Pulled, body_of, pull
 from eruca.admin.resets.survey import QueueSeen
 from eruca.admin.resets.targets import Since, Target
+from eruca.admin.text import counted
 from eruca.protocol import api
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.headers import offsets
@@ -297,7 +298,7 @@ class Stream:
         cursor.at_end = True
         if pulled.max_offset > cursor.offset:
             gone = pulled.min_offset - cursor.offset
-            self._say(f"{_shown(cursor.queue)}: {gone} messages were deleted before they were read")
+            self._say(f"{_shown(cursor.queue)}: {counted(gone, 'message')} deleted before anybody read")
             cursor.offset, cursor.at_end = pulled.min_offset, False
         elif pulled.max_offset < cursor.offset and await self._is_master(cursor):
             self._say(f"{_shown(cursor.queue)}: the broker lost its last messages, and goes on at {pulled.max_offset}")

@@ -15,6 +15,7 @@ from eruca.admin.lookups import MISSING_GROUPS, ask_each, groups_of, members_of,
 from eruca.admin.results.answer import Result, Table, errors_of
 from eruca.admin.results.metrics import user_groups
 from eruca.admin.results.progress import Lag
+from eruca.admin.text import counted
 from eruca.protocol import api
 from eruca.protocol.bodies import ConsumerOffsets, ProducerTableInfo, TopicConfigSerializeWrapper
 
@@ -29,7 +30,7 @@ class GroupInUse(Result, frozen=True, kw_only=True, rename="camel"):
 
     def __str__(self) -> str:
         lag = "?" if self.lag is None else str(self.lag)
-        return f"group {self.group}: {self.members} online, {lag} messages not consumed"
+        return f"group {self.group}: {self.members} online, {counted(lag, 'message')} not consumed"
 
 
 class Users(Table[GroupInUse], frozen=True, kw_only=True, rename="camel"):
