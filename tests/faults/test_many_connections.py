@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
+import ssl
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import Certificates
 from tests.support.history import History, judge
 from tests.support.load import Load, pull, read, send
 from tests.support.lone import MANY_PEERS, LoneBroker
@@ -24,9 +26,9 @@ only_long = pytest.mark.skipif(not LONG, reason=WHY)
 
 @asynccontextmanager
 async def connections(
-    address: str, count: int
+    address: str, count: int, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]:
-    """So many sockets to one server."""
+    """So many sockets to one server, encrypted with ``tls``."""
     least = count + 1000
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < least <= hard:
@@ -36,7 +38,7 @@ async def connections(
     try:
         while len(opened) < count:
             opened += await asyncio.gather(
-                *(asyncio.open_connection(host, int(port)) for _ in range(min(200, count - len(opened))))
+                *(asyncio.open_connection(host, int(port), ssl=tls) for _ in range(min(200, count - len(opened))))
             )
         yield opened
     finally:
@@ -65,6 +67,43 @@ async def test_connections_cost_little_and_idle_ones_are_closed(tmp_path: Path) 
             assert set(load.answers) == {0}
         assert judge(history, await read(broker.address)) == []
         print(f"{count} connections cost {more / MEBIBYTE:.1f} MiB")
+    finally:
+        broker.kill()
+
+
+ENCRYPTED = 48 << 10
+"""What a connection with TLS may cost: with asyncio's own transports, which the daemons do not take, it is 278 KiB."""
+
+
+async def test_encrypted_connections_cost_little(tmp_path: Path) -> None:
+    count = amount(300, 2000)
+    certificates = Certificates(tmp_path / "certificates")
+    settings = {
+        "tls.server.mode": "permissive",
+        "tls.server.certPath": str(certificates.server.certificate),
+        "tls.server.keyPath": str(certificates.server.key),
+        "tls.server.handshakesPerSecond": "0",
+        "tls.server.handshakesPerSecondPerAddress": "0",
+        **MANY_PEERS,
+    }
+    broker = await LoneBroker.start(tmp_path, tmp_path / "store", settings)
+    trusting = ssl.create_default_context(cafile=certificates.ca_file)
+    asked = frame(send_header(code=28))
+    try:
+        async with connections(broker.address, 20, trusting):  # what TLS itself needs
+            before = broker.memory()["rss"]
+        history = History()
+        async with connections(broker.address, count, trusting) as opened:
+            for reader, writer in opened:
+                writer.write(asked)
+                await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+            async with Load(broker.address, history, producers=1) as load:
+                await load.until(200)
+                more = broker.memory()["rss"] - before
+                await load.drained()
+        assert set(load.answers) == {0} and judge(history, await read(broker.address)) == []
+        print(f"{count} encrypted connections cost {more / MEBIBYTE:.1f} MiB")
+        assert more <= 4 * MEBIBYTE + count * ENCRYPTED
     finally:
         broker.kill()
 
