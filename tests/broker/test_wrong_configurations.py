@@ -59,7 +59,7 @@ WRONG = [
     # etcd
     ("controllerAddr=10.0.0.1:9878", f"controllerAddr: '10.0.0.1:9878' is not allowed; {ETCD}"),
     ("controllerAddr=http://a:1;", f"controllerAddr: 'http://a:1;' is not allowed; {ETCD}"),
-    ("enableControllerMode=true", "enableControllerMode needs an etcd: name its members in controllerAddr"),
+    ("brokerId=1\nenableControllerMode=true", "enableControllerMode needs an etcd: name its members in controllerAddr"),
     # numbers, words
     ("listenPort=x", "listenPort: 'x' is not allowed; write a whole number from 0 to 65535"),
     ("listenPort=", "listenPort: '' is not allowed; write a whole number from 0 to 65535"),
@@ -329,9 +329,11 @@ def test_a_user_without_a_home_needs_a_folder() -> None:
 def test_with_controller_mode_a_check_looks_which_members_of_etcd_answer(tmp_path: Path) -> None:
     with EtcdCluster(tmp_path / "etcd", 1) as etcd:
         (url,), closed = etcd.urls, f"http://127.0.0.1:{free_port()}"
-        not_yet = "enableControllerMode is true, and there is no automatic failover yet"
-        settings = f"enableControllerMode=true\ncontrollerAddr={url}"
+        not_yet = "enableControllerMode is true, and automatic failover is not complete"
+        settings = f"brokerId=1\nenableControllerMode=true\ncontrollerAddr={url}"
 
+        (fault,) = faults_of(tmp_path, f"enableControllerMode=true\ncontrollerAddr={url}\n")
+        assert "brokerId must be above 0 with enableControllerMode, and each broker of the name has its own" in fault
         (warning,) = check(tmp_path, f"{settings}\n").warnings
         assert not_yet in warning
         first, second = check(tmp_path, f"{settings};{closed}\n").warnings

@@ -16,6 +16,7 @@ from typing import Any, Self
 from eruca.broker.app import BrokerApp
 from eruca.broker.broker import Broker
 from eruca.broker.config import BrokerConfig
+from eruca.broker.coordination.port import Coordinator
 from eruca.broker.store.results import Put
 from eruca.protocol import frame
 from eruca.protocol.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData, TopicConfig
@@ -42,6 +43,8 @@ class Desk:
         self.config.store.max_index_num = 512
         self.file: Path | None = None
         self.disk = Switched()
+        self.coordinator: Coordinator | None = None
+        """For a broker whose group elects its master."""
         self._peers: list[Peer] = []
 
     def passed(self) -> int:
@@ -55,7 +58,12 @@ class Desk:
 
     async def start(self) -> None:
         self.app = BrokerApp(
-            self.config, clock=lambda: self.now, monotonic=self.passed, file=self.file, file_system=self.disk
+            self.config,
+            clock=lambda: self.now,
+            monotonic=self.passed,
+            file=self.file,
+            file_system=self.disk,
+            coordinator=self.coordinator,
         )
         await self.app.start()
         self.broker.loop_monitor.stop()

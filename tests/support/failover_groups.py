@@ -88,6 +88,9 @@ class MemoryOffice(Generic[C]):
     async def follow(self) -> None:
         self.leads = None
 
+    def follows(self, address: str) -> None:
+        pass
+
     def show(self, confirmed: int) -> None:
         self.confirmed = confirmed
         self._machine.group.promised(bytes(self._machine.disk.log[:confirmed]), leads=self.leads is not None)

@@ -18,13 +18,16 @@ from typing import Any
 import structlog
 
 from eruca.broker.broker import Broker
-from eruca.broker.config import BrokerConfig
+from eruca.broker.config import BrokerConfig, store_config
+from eruca.broker.coordination.port import Coordinator
 from eruca.broker.duties import Duties
+from eruca.broker.failover.member import Member
 from eruca.broker.handlers import TABLES
 from eruca.broker.handlers.access_rules import RULES
 from eruca.broker.handlers.clients import connection_lost, drop_silent
 from eruca.broker.handlers.fast_path import fast_path
 from eruca.broker.handlers.new_topics import NewTopics
+from eruca.broker.membership import Membership
 from eruca.broker.metrics import add_metrics
 from eruca.broker.services.advertised import AdvertisedAddress
 from eruca.broker.services.checks import fits, works_here
@@ -35,6 +38,8 @@ from eruca.broker.services.runtime import moment
 from eruca.broker.state.state_file import StateUnreadable
 from eruca.broker.state.statistics import SECOND
 from eruca.broker.store import FileSystem, StoreDamaged, StoreLocked, StoreTooNew, native
+from eruca.broker.store.cut import CutRefused, intend_cut
+from eruca.broker.store.epoch_file import leave_group
 from eruca.protocol.codes import RequestCode
 from eruca.remoting import Connection, FastPath, Router, run
 from eruca.remoting.access.guard import Guard
@@ -116,6 +121,7 @@ class BrokerApp:
         given: Iterable[str] = (),
         settings: FileSettings[BrokerConfig] | None = None,
         file_system: FileSystem | None = None,
+        coordinator: Coordinator | None = None,
     ) -> None:
         self.config = config
         self.broker = Broker(config, clock=clock, monotonic=monotonic, file_system=file_system)
@@ -140,6 +146,12 @@ class BrokerApp:
         """Health and metrics over HTTP; the daemon starts and stops them, so that they are there meanwhile."""
         self.drained: dict[str, int] = {}
         """What waited when the stop began."""
+        self.cut_to: int | None = None
+        """Where the log is to be cut off before this broker starts again, to rejoin its group; None if it is not."""
+        self.on_cut: Callable[[], object] = bool
+        """Called when ``cut_to`` is set: stop this broker, and start it again."""
+        self._coordinator = coordinator
+        self._membership: Membership | None = None
         self._duties = Duties(self.broker)
         self._ports: Ports | None = None
         self._numbers = (0, 0, 0)
@@ -158,7 +170,7 @@ class BrokerApp:
 
     def _health_pages(self) -> HealthPages:
         broker, settings = self.broker, self.config.metrics
-        watch_readiness(broker.readiness, broker.role, broker.store, broker.registration, broker.ha_client)
+        watch_readiness(broker.readiness, broker.role, broker.store, broker.registration, self._follows)
         add_process(broker.metrics)
         add_daemon(broker.metrics, broker.readiness, broker.tasks, broker.loop_monitor, broker.rpc_latency)
         add_security(broker.metrics, broker.tls, broker.refusals)
@@ -166,6 +178,12 @@ class BrokerApp:
         add_quotas(broker.metrics, {**self.quotas.rates, "new_topics": self.new_topics.rate})
         add_metrics(broker)
         return HealthPages(broker.readiness, broker.loop_monitor, broker.metrics, self._info, settings.off)
+
+    def _follows(self) -> bool:
+        """Whether this slave follows a master."""
+        if self.broker.confirmation is None:
+            return self.broker.ha_client.connected
+        return self._membership is not None and self._membership.follows
 
     def _info(self) -> dict[str, Any]:
         broker = self.broker
@@ -182,6 +200,11 @@ class BrokerApp:
     def ports(self) -> dict[str, int]:
         """The bound ports, without that of the metrics."""
         return dict(zip(("port", "vip_port", "ha_port"), self._numbers, strict=True)) if self._ports else {}
+
+    @property
+    def member(self) -> Member | None:
+        """What this broker knows of its group, where that elects its master; None while it takes no part."""
+        return self._membership.driver.member if self._membership is not None else None
 
     @property
     def port(self) -> int:
@@ -210,6 +233,9 @@ class BrokerApp:
         if not ports.adjacent:
             start_log.warning("ports_apart", port=port, vip=vip_port, ha=ha_port, advice="set a listenPort")
         broker.listen_on(port, ha_port)
+        root = broker.store.config.store_path_root_dir
+        if broker.confirmation is None and await asyncio.to_thread(leave_group, root):
+            start_log.warning("group_left", reason="enableControllerMode is false: the group knows this log no more")
         await asyncio.to_thread(broker.store.finish_cut)
         broker.load()
         await self._opened()
@@ -233,7 +259,22 @@ class BrokerApp:
         await self._vip.start_on(ports.vip)
         await broker.registration.start()
         self._duties.keep()
+        await self._join_group(ports)
         broker.readiness.restore("start")
+
+    async def _join_group(self, ports: Ports) -> None:
+        """Take part in the group, where it elects its master."""
+        if self.broker.confirmation is not None:
+            if self._coordinator is None:
+                from eruca.broker.coordination.etcd import Etcd  # needs h11, of the extra
+
+                self._coordinator = Etcd((self.config.controller_addr or "").split(";"))
+            self._membership = Membership(self.broker, self._coordinator, self._cut_off)
+            await self._membership.start(ports.ha)
+
+    def _cut_off(self, end: int) -> None:
+        self.cut_to = end
+        self.on_cut()
 
     async def _opened(self) -> None:
         """Recover in a thread, so that the loop answers signals meanwhile. A cancellation waits for the thread, which
@@ -318,6 +359,9 @@ class BrokerApp:
         self._vip.stop_accepting()
         broker.holds.close()
         await self._duties.sends_ended()
+        if self._membership is not None:
+            await self._membership.stop()
+            self._membership = None
         await self._main.stop(STOP_GRACE)
         await self._vip.stop(STOP_GRACE)
         await end(self._tasks)
@@ -349,7 +393,7 @@ async def serve(app: BrokerApp, say: DaemonLog) -> None:
     supervisor = Supervisor(os.environ)
     over = stop_event(partial(supervisor.reload, app.broker.reloads.all))
     tasks = app.broker.tasks
-    tasks.on_fault = over.set
+    tasks.on_fault = app.on_cut = over.set
     settings = app.config.metrics
     await app.pages.start(settings.metrics_bind, settings.metrics_port, METRICS_PORT)
     try:
@@ -374,7 +418,8 @@ async def _serve(app: BrokerApp, over: StopEvent, supervisor: Supervisor, say: D
     try:
         await over.wait()
     finally:
-        supervisor.stopping(app.broker.tasks.fault or "")
+        if app.cut_to is None:
+            supervisor.stopping(app.broker.tasks.fault or "")
         say.life.stopping(over.cause or app.broker.tasks.fault or "an error")
         await app.stop()
         say.life.stopped(app.drained, len(app.faults))
@@ -424,17 +469,27 @@ def _run(start: Start[BrokerConfig], say: DaemonLog) -> None:
     again = partial(command_line, BrokerConfig, "mqbroker", sys.argv[1:], os.environ, fits=fits)
     file = Path(start.file) if start.file else None
     try:
-        app = BrokerApp(start.config, file=file, given=start.origins, settings=FileSettings(start, again))
-    except ValueError as fault:
-        raise BadSetting(f"mqbroker: {fault}") from None
-    try:
-        run(serve(app, say))
+        while True:
+            app = _app(start, file, FileSettings(start, again))
+            run(serve(app, say))
+            if app.cut_to is None:
+                break
+            intend_cut(store_config(start.config.store), app.cut_to, FileSystem(), as_master=True)
     except NoAccess as fault:  # it does not pass by itself
         raise BadSetting(f"mqbroker: {fault}") from None
     except CANNOT_START as fault:
         sys.exit(f"mqbroker: {fault}")
+    except CutRefused as fault:
+        sys.exit(f"mqbroker: the log cannot be cut off as the master's is: {fault}; empty the store")
     except OSError as fault:
         sys.exit(f"mqbroker: cannot start: {fault}")
+
+
+def _app(start: Start[BrokerConfig], file: Path | None, settings: FileSettings[BrokerConfig]) -> BrokerApp:
+    try:
+        return BrokerApp(start.config, file=file, given=start.origins, settings=settings)
+    except ValueError as fault:
+        raise BadSetting(f"mqbroker: {fault}") from None
 
 
 if __name__ == "__main__":

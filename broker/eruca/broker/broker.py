@@ -16,6 +16,7 @@ from eruca.broker.services.checkbacks import CheckBacks
 from eruca.broker.services.commits import Commits
 from eruca.broker.services.configuration import Configuration
 from eruca.broker.services.delays import Delays, Rules
+from eruca.broker.services.failover.confirmation import Confirmation
 from eruca.broker.services.halves import Halves
 from eruca.broker.services.holds import Holds
 from eruca.broker.services.memory_alarm import MemoryAlarm
@@ -197,6 +198,12 @@ class Broker:
         self.table_sync = TableSync(
             self.topics, self.groups, self.offsets, self.delays, self.tasks, self.own_account, self.tls.client
         )
+        self.confirmation = (
+            Confirmation(self.store, lambda: config.store.slave_timeout / 1000)
+            if config.enable_controller_mode
+            else None
+        )
+        """Of a broker whose group elects its master, else None."""
         self.waits = self._must_wait()
         self.waiting_sends = 0
         self.hosts: dict[Connection, tuple[bytes, int]] = {}
@@ -235,8 +242,10 @@ class Broker:
     def durable(self, end_offset: int) -> asyncio.Future[Durability] | None:
         """None when a message that ends at ``end_offset`` is as safe as this broker promises; else how that wait ends.
 
-        Under SYNC_FLUSH it must be on the disk, at a SYNC_MASTER on a slave.
+        Under SYNC_FLUSH it must be on the disk, at a SYNC_MASTER on a slave, or on all of the syncStateSet.
         """
+        if self.confirmation is not None and self.role.sync:
+            return self.confirmation.durable(end_offset)
         return self.slaves.durable(end_offset) if self.role.sync else self.store.durable(end_offset)
 
     def take_role(self, wanted: Wanted) -> None:

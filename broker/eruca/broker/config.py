@@ -213,14 +213,14 @@ class BrokerConfig:
     broker_id: int = setting(0, at_least=0, at_most=(1 << 31) - 1, live=True, important=True)
     """The number of this broker among those with its name: 0 is a master, above 0 a slave."""
     enable_controller_mode: bool = False
-    """RocketMQ 5's key. There is no automatic failover yet: with true ``--check`` looks whether etcd answers, and no
-    more."""
+    """RocketMQ 5's key. The brokers of this name elect their master among themselves, by the etcd of controllerAddr.
+    Not complete, and not for messages that matter: docs/replication.md says what is missing."""
     controller_addr: str | None = setting(
         None,
         pattern=r"https?://[^\s;/]+:\d{1,5}(;https?://[^\s;/]+:\d{1,5})*",
         words="the members of etcd, like http://10.0.0.1:2379;http://10.0.0.2:2379",
     )
-    """The members of the etcd that is looked for with enableControllerMode."""
+    """The members of etcd, for enableControllerMode."""
     broker_permission: int = setting(6, at_least=0, at_most=7, live=True)
     """What clients may do with the topics here: 2 is writing, 4 reading, 6 both."""
     default_topic_queue_nums: int = setting(8, at_least=1, at_most=MOST_QUEUES, live=True, important=True)
@@ -392,18 +392,21 @@ EVERYWHERE = frozenset({"", "0.0.0.0", "::"})
 def complete(config: BrokerConfig) -> BrokerConfig:
     """Fill in the name and the addresses of this machine.
 
-    Raises ValueError for a slave with that id.
+    Raises ValueError for a slave, or a member of a group that elects its master, with the id 0.
     """
     config.broker_name = config.broker_name or machine_name()
     config.broker_ip1 = config.broker_ip1 or advertised(config.server.bind_address)
     config.broker_ip2 = config.broker_ip2 or config.broker_ip1
     if config.client.use_tls and config.tls.tls_enable is None:
         config.tls.tls_enable = True
+    if config.enable_controller_mode and config.broker_id == 0:
+        raise ValueError(f"brokerId {MEMBER_ID}")
     if config.is_slave and config.broker_id == 0:
         raise ValueError(f"brokerId {SLAVE_ID}")
     return config
 
 
+MEMBER_ID = "must be above 0 with enableControllerMode, and each broker of the name has its own: set brokerId=1, 2 ..."
 SLAVE_ID = "must be above 0 on a slave: set brokerId=1, or another brokerRole than SLAVE"
 
 

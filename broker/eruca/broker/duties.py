@@ -57,16 +57,22 @@ class Duties:
         broker.check_backs.begin()
 
     async def begin(self, ha: socket.socket) -> None:
-        """Do what the role asks for; the store is started. ``ha`` is the bound socket of the HA port."""
-        self._ha = ha
+        """Do what the role asks for; the store is started. ``ha`` is the bound socket of the HA port, which is not used
+        where the group elects its master."""
+        self._ha = None if self._elects else ha
         if self._broker.role.is_slave:
             self._follow()
         else:
-            await self._lead(ha)
+            await self._lead()
+
+    @property
+    def _elects(self) -> bool:
+        """Whether the group elects its master: then others keep the log equal to the master's."""
+        return self._broker.confirmation is not None
 
     def keep(self) -> None:
         """From now on look for slaves' addresses, and change the role when another one is due."""
-        if not self._broker.role.is_slave:
+        if not self._broker.role.is_slave and not self._elects:
             self._broker.ha_access.start()
         self._changes = self._broker.tasks.start("changes of role", self._keep_changing())
 
@@ -82,8 +88,9 @@ class Duties:
         broker.accepting = False
         broker.admission.forget()
         await self._end_tasks()
-        await broker.ha_access.stop()
-        await broker.slaves.stop()
+        if not self._elects:
+            await broker.ha_access.stop()
+            await broker.slaves.stop()
         if self._ha is not None:
             self._ha.close()
         await broker.ha_client.stop()
@@ -99,11 +106,12 @@ class Duties:
 
     # ------------------------------------------------------------------ what a role does
 
-    async def _lead(self, ha: socket.socket) -> None:
+    async def _lead(self) -> None:
         broker = self._broker
         broker.registration.seek(None)
         broker.store.on_arrival = broker.holds.arrived
-        await broker.slaves.start(ha)
+        if self._ha is not None:
+            await broker.slaves.start(self._ha)
         save_every = broker.config.store.flush_delay_offset_interval / 1000
         start = broker.tasks.start
         self._tasks = [
@@ -119,10 +127,11 @@ class Duties:
 
     def _follow(self) -> None:
         broker = self._broker
-        broker.ha_client.on_following = broker.table_sync.follow
-        broker.registration.seek(broker.ha_client.follow)
         broker.store.on_arrival = self._copied
-        broker.ha_client.start()
+        if not self._elects:
+            broker.ha_client.on_following = broker.table_sync.follow
+            broker.registration.seek(broker.ha_client.follow)
+            broker.ha_client.start()
         broker.table_sync.start()
 
     def _copied(self, topic: str, queue_id: int, max_offset: int, codes: list[int]) -> None:
@@ -166,8 +175,9 @@ class Duties:
         broker.store.follow()
         await self.sends_ended()
         await self._end_tasks()
-        await broker.ha_access.stop()
-        await self._leave_slaves()
+        if not self._elects:
+            await broker.ha_access.stop()
+            await self._leave_slaves()
         broker.store.drain()
         broker.locks.clear()
         broker.halves.forget()
@@ -188,8 +198,7 @@ class Duties:
 
     async def _step_up(self, wanted: Wanted) -> None:
         """A slave becomes the master: it leaves its former master, and goes on behind the last whole record."""
-        broker, ha = self._broker, self._ha
-        assert ha is not None
+        broker = self._broker
         broker.registration.seek(None)
         await broker.ha_client.stop()
         await broker.table_sync.stop()
@@ -200,5 +209,6 @@ class Duties:
         if lowered:
             log.warning("offsets_lowered", count=lowered, reason="the former master had messages that are not here")
         broker.take_role(wanted)
-        await self._lead(ha)
-        broker.ha_access.start()
+        await self._lead()
+        if not self._elects:
+            broker.ha_access.start()

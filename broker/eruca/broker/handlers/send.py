@@ -252,12 +252,16 @@ def judge(broker: Broker, reply: Reply, durability: Durability) -> Reply:
     if durability is Durability.FLUSH_DISK_TIMEOUT and broker.store.refusal is not None:
         refused = _unavailable(broker)  # the flush failed: nothing is acknowledged any more
         return Reply(refused.code, refused_header(broker), b"", refused.remark)
+    if durability is Durability.NOT_CONFIRMED:
+        return Reply(durability.value, refused_header(broker), b"", NOT_CONFIRMED)
     if durability is not Durability.DURABLE:
         reply.code = durability.value
     return reply
 
 
 # ---------------------------------------------------------------------- refusals
+
+NOT_CONFIRMED = "the message may be stored, and not all of the syncStateSet have it yet: send it again"
 
 
 def refused_header(broker: Broker) -> SendRefused:

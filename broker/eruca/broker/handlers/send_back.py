@@ -135,7 +135,8 @@ async def _when_durable(broker: Broker, waiter: Awaitable[Durability] | None) ->
     A slow disk or slave is no failure: the consumer would send the message once more.
     """
     outcome = Durability.DURABLE if waiter is None else await waiter
-    if outcome is Durability.FLUSH_DISK_TIMEOUT and broker.store.refusal is not None:
-        raise Refused(ResponseCode.SYSTEM_ERROR, "FLUSH_DISK_TIMEOUT")
+    failed = outcome is Durability.FLUSH_DISK_TIMEOUT and broker.store.refusal is not None
+    if failed or outcome is Durability.NOT_CONFIRMED:
+        raise Refused(ResponseCode.SYSTEM_ERROR, outcome.name)
     await new_topic_saved(broker)
     return Reply()

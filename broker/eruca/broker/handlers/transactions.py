@@ -66,7 +66,10 @@ def _half(broker: Broker, ask: EndTransaction) -> Record:
 
 async def _when_safe(broker: Broker, waiter: Awaitable[Durability], reply: Reply) -> Reply:
     """Answer when the end is as safe as is promised; a disk or a slave that is only slow is no failure, as in 4.9.7."""
-    if await waiter is Durability.FLUSH_DISK_TIMEOUT and broker.store.refusal is not None:
+    outcome = await waiter
+    if outcome is Durability.NOT_CONFIRMED:
+        raise _not_stored(broker, PutStatus.SERVICE_NOT_AVAILABLE)
+    if outcome is Durability.FLUSH_DISK_TIMEOUT and broker.store.refusal is not None:
         raise _not_stored(broker, PutStatus.SERVICE_NOT_AVAILABLE)
     return reply
 

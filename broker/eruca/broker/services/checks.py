@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Collection, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
-from eruca.broker.config import EVERYWHERE, SLAVE_ID, BrokerConfig, BrokerRole, machine_name
-from eruca.broker.services.etcd_check import NOT_YET, etcd_findings
+from eruca.broker.config import EVERYWHERE, MEMBER_ID, SLAVE_ID, BrokerConfig, BrokerRole, machine_name
+from eruca.broker.services.etcd_check import NO_H11, NOT_COMPLETE, etcd_findings
 from eruca.broker.services.ports import HA, VIP, take_ports
 from eruca.broker.store import StoreLocked
 from eruca.broker.store.config import LARGEST_FILE
@@ -66,11 +67,14 @@ def _contradiction(given: Collection[str], keys: tuple[str, ...], sentence: str)
 
 def _role(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:
     store = config.store
-    if config.is_slave and config.broker_id == 0:
+    elects = config.enable_controller_mode
+    if elects and config.broker_id == 0:
+        yield Finding("brokerId", MEMBER_ID)
+    elif config.is_slave and config.broker_id == 0:
         yield Finding("brokerId", SLAVE_ID)
-    if not config.is_slave and config.broker_id != 0:
+    if not config.is_slave and config.broker_id != 0 and not elects:
         yield Finding("brokerId", f"{config.broker_id} does not count: a master has 0; set brokerRole=SLAVE", False)
-    if config.is_slave and not config.nameservers and store.ha_master_address is None:
+    if config.is_slave and not config.nameservers and store.ha_master_address is None and not elects:
         sentence = "is SLAVE, and nobody names its master: set namesrvAddr, or haMasterAddress"
         yield Finding("brokerRole", sentence, False)
     if not config.nameservers:
@@ -88,7 +92,9 @@ def _role(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:
 def _controller(config: BrokerConfig) -> Iterator[Finding]:
     if not config.enable_controller_mode:
         return
-    yield Finding("enableControllerMode", NOT_YET, False)
+    yield Finding("enableControllerMode", NOT_COMPLETE, False)
+    if find_spec("h11") is None:
+        yield Finding("enableControllerMode", NO_H11)
     if not config.controller_addr:
         yield Finding("enableControllerMode", "needs an etcd: name its members in controllerAddr")
 

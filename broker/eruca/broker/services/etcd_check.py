@@ -1,7 +1,7 @@
 """Whether the etcd of ``controllerAddr`` answers, for ``mqbroker --check``: each member by itself, with a majority.
 
-Owns what is tried, and the sentences. No broker asks etcd while it runs: automatic failover is not there yet.
-Invariant: nothing is written.
+Owns what is tried, and the sentences. A broker that runs asks etcd in ``services.failover``. Invariant: nothing is
+written.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from eruca.remoting.settings import Finding
 
-NOT_YET = "is true, and there is no automatic failover yet: this broker runs by its brokerRole, which operators change"
+NOT_COMPLETE = "is true, and automatic failover is not complete: do not trust it with messages that matter"
+NO_H11 = "needs h11 to ask etcd: pip install 'eruca[failover]'"
 _KEY = "/eruca/1/"
 
 
@@ -21,8 +22,7 @@ def etcd_findings(addresses: str) -> Iterator[Finding]:
     try:
         faults = asyncio.run(_faults(urls))
     except ImportError:
-        yield Finding("enableControllerMode", "needs h11 to ask etcd: pip install 'eruca[failover]'")
-        return
+        return  # ``fits`` has said so
     for url, fault in faults.items():
         yield Finding("controllerAddr", f"names {url}, which does not answer: {fault}", len(faults) == len(urls))
 

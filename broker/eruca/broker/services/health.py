@@ -7,25 +7,25 @@ not know HTTP. Invariant: nothing here waits.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from eruca.broker.config import BrokerConfig
 from eruca.broker.services.registration import Registration
-from eruca.broker.services.replication.ha_client import HAClient
 from eruca.broker.services.role import Role
 from eruca.broker.store import Store
 from eruca.remoting.readiness import Readiness
 
 
 def watch_readiness(
-    readiness: Readiness, role: Role, store: Store, registration: Registration, ha_client: HAClient
+    readiness: Readiness, role: Role, store: Store, registration: Registration, follows: Callable[[], bool]
 ) -> None:
-    """Add what makes a broker not ready: no nameserver has it, it cannot store, a slave follows nobody."""
+    """Add what makes a broker not ready: no nameserver has it, it cannot store, a slave ``follows`` nobody."""
     readiness.add("registration", lambda: registration.fault)
     readiness.add("store", lambda: _disk(store))
     readiness.add(
         "master",
-        lambda: "this slave follows no master" if role.is_slave and not ha_client.connected else None,
+        lambda: "this slave follows no master" if role.is_slave and not follows() else None,
     )
 
 

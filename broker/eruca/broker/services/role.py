@@ -40,6 +40,10 @@ class Role:
         """Set while the settings say another role."""
         self._settled = asyncio.Event()
         self._appointed: Wanted | None = None
+        self.member_id = config.broker_id
+        """The number of this broker in a group that elects its master, whatever its role."""
+        if config.enable_controller_mode:  # until it is elected
+            self._appointed = Wanted(BrokerRole.SLAVE, self.member_id)
         self.take(self.wanted)
 
     @property
@@ -54,6 +58,20 @@ class Role:
     def elected(self) -> bool:
         """Whether its group decides the role, and not an operator."""
         return self._appointed is not None
+
+    @property
+    def founds(self) -> bool:
+        """Whether the settings ask for a master: such a broker founds a group that is not there."""
+        return self._config.store.broker_role is not BrokerRole.SLAVE
+
+    async def lead(self, epoch: int) -> None:
+        """Be the master that was elected; sends wait for the syncStateSet, unless the settings ask for ASYNC_MASTER."""
+        kind = self._config.store.broker_role
+        await self.appoint(Wanted(kind if self.founds else BrokerRole.SYNC_MASTER, MASTER_ID, epoch))
+
+    async def follow(self) -> None:
+        """Be a slave, as the master of the group is another one."""
+        await self.appoint(Wanted(BrokerRole.SLAVE, self.member_id))
 
     async def appoint(self, wanted: Wanted) -> None:
         """Have this role, whatever the settings say; it has it when this returns."""

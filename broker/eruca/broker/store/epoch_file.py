@@ -7,6 +7,7 @@ that is damaged is never taken for a shorter one: the log would be cut at the wr
 
 from __future__ import annotations
 
+import os
 import re
 import zlib
 from itertools import pairwise
@@ -15,6 +16,7 @@ from pathlib import Path
 from eruca.broker.failover.epochs import Epoch, Epochs
 from eruca.broker.store.commit_log import StoreDamaged
 from eruca.remoting.files import backup_of, replace_file
+from eruca.remoting.operating_system import flush_folder
 
 NAME = "epochFileCheckpoint"
 _ENTRIES = re.compile(rb"(?:\d{1,10}-\d{1,19}\n)*")
@@ -60,6 +62,24 @@ def write_epochs(root: Path, epochs: Epochs) -> None:
         OSError: the disk is full or fails.
     """
     replace_file(root / NAME, encode_epochs(epochs))
+
+
+def leave_group(root: Path) -> bool:
+    """Put the list aside, as ``epochFileCheckpoint.left``: what is stored from now on belongs to no epoch.
+
+    Returns whether there was one.
+
+    Raises:
+        OSError: the disk fails.
+    """
+    path, found = root / NAME, False
+    for each in (backup_of(path), path):
+        if each.exists():
+            os.replace(each, root / f"{NAME}.left")
+            found = True
+    if found:
+        flush_folder(root)
+    return found
 
 
 def _crc(lines: bytes) -> int:

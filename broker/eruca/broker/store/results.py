@@ -36,6 +36,8 @@ class Durability(Enum):
     """No slave is in reach."""
     FLUSH_SLAVE_TIMEOUT = ResponseCode.FLUSH_SLAVE_TIMEOUT
     """No slave confirmed it within slaveTimeout."""
+    NOT_CONFIRMED = ResponseCode.SERVICE_NOT_AVAILABLE
+    """The syncStateSet of a group that elects its master did not confirm it in time, or this is no master any more."""
 
 
 class Put(NamedTuple):

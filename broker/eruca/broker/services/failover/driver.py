@@ -302,10 +302,11 @@ class Driver:
         if view is None or known is None:
             return
         group = known.group
-        there = view.present.get(group.master_broker_id)
+        there: Mastery | Present | None = view.present.get(group.master_broker_id)
         if view.master is not None and view.master.epoch == group.master_epoch:
-            self._links.join(view.master.ha_address, group.master_epoch)
-        elif there is not None:
+            there = view.master
+        if there is not None:
+            self._office.follows(there.address)
             self._links.join(there.ha_address, group.master_epoch)
 
     async def _leave(self) -> None:

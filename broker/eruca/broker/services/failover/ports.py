@@ -61,6 +61,9 @@ class Office(Protocol):
     async def follow(self) -> None:
         """Be no master, or remain none: nothing is acknowledged any more, and nothing is stored by itself."""
 
+    def follows(self, address: str) -> None:
+        """The master that is to be followed has this address for clients: its tables are there."""
+
     def show(self, confirmed: int) -> None:
         """The log up to there is on all of the set: it may be shown, and sends up to there are answered."""
 

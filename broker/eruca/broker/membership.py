@@ -1,0 +1,169 @@
+"""This broker's part in a group that elects its master: the driver of failover with a real store, role and ports.
+
+Owns the office (what the driver does to this broker), the HA port, and what the driver hears of the store. Decides
+nothing. Invariants: a broker of a group begins as a slave, and leads only when it was elected; nothing is stored by
+itself from the moment on in which it resigns. To cut its log off, a broker starts again: the store is closed, cut, and
+opened as at any start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from eruca.broker.broker import Broker
+from eruca.broker.coordination.port import Coordinator
+from eruca.broker.failover.epochs import Epochs
+from eruca.broker.failover.member import Copied, Rules, State, Stored
+from eruca.broker.services.failover.confirmation import Confirmation
+from eruca.broker.services.failover.driver import Driver
+from eruca.broker.services.failover.keys import Keys
+from eruca.broker.services.failover.links import TcpLinks
+from eruca.broker.services.failover.ports import Frame, Self
+from eruca.broker.services.failover.replicas import Pace as Sending
+from eruca.broker.store.epoch_file import read_epochs, write_epochs
+from eruca.remoting.clock import boottime_ms
+from eruca.remoting.listener import Listener
+
+PRIORITY = 0
+"""brokerElectionPriority, which no setting has yet."""
+
+log = structlog.get_logger("eruca.broker.failover")
+
+
+class Membership:
+    """The part of one broker; ``restart`` is called with the offset at which its log is to be cut off, and ends it."""
+
+    def __init__(self, broker: Broker, coordinator: Coordinator, restart: Callable[[int], None]) -> None:
+        assert broker.confirmation is not None
+        self._broker = broker
+        self._coordinator = coordinator
+        config, settings = broker.config, broker.config.store
+        keys = Keys(config.broker_cluster_name, config.broker_name)
+        me = Self(
+            broker.role.member_id,
+            broker.store.store_id,
+            broker.address,
+            broker.ha_address,
+            PRIORITY,
+            founds=broker.role.founds,
+        )
+        self._links = TcpLinks(
+            me,
+            keys.prefix,
+            broker.store.replicator,
+            broker.tasks,
+            boottime_ms,
+            Sending(batch=settings.ha_transfer_batch_size),
+            broker.tls.ha_client,
+        )
+        office = _Office(broker, broker.confirmation, restart)
+        self.driver = Driver(me, keys, coordinator, office, self._links, broker.tasks, Rules())
+        self._links.attach(lambda: self.driver.member, self.driver.post, self.driver.take)
+        self._listener: Listener | None = None
+        self._posted = 0
+        """The end of the log of which the driver knows."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether this broker follows a master."""
+        return self._links.master.connected
+
+    async def start(self, ha: socket.socket) -> None:
+        """Take part from now on; the broker runs as a slave. Raises StoreDamaged, OSError."""
+        broker = self._broker
+        broker.store.on_written = self._written
+        broker.registration.is_sure = lambda: self.driver.sure
+        broker.ha_access.start()
+        self._listener = Listener(self._admit, broker.tls.ha_port)
+        self._listener.listen_on(ha)
+        self._links.start()
+        await self.driver.start()
+
+    async def stop(self) -> None:
+        """Take part no more: the group need not wait for this broker."""
+        broker = self._broker
+        broker.accepting = False
+        if broker.confirmation is not None:
+            broker.confirmation.resign()
+        if self._listener is not None:
+            self._listener.close()
+            await self._listener.settled()
+        await self.driver.stop()
+        await self._links.stop()
+        await broker.ha_access.stop()
+        await self._coordinator.close()
+        broker.store.on_written = None
+
+    def _admit(self, address: str) -> asyncio.Protocol | None:
+        return self._links.protocol(address) if self._broker.ha_access.admits(address) else None
+
+    def _written(self) -> None:
+        """The log is longer, or more of it is on the disk."""
+        member, reached = self.driver.member, self._broker.store.replicator.safe_offset
+        if member.state is State.MASTER and reached > self._posted:
+            self._posted = reached
+            self.driver.post(Stored(reached))
+            self._links.replicas.written()
+        elif member.state is State.FOLLOWING and reached > max(member.end, self._posted) and member.known is not None:
+            self._posted = reached
+            self.driver.post(Copied(member.known.group.master_epoch, None, reached, member.confirmed))
+
+
+class _Office:
+    """The broker as its driver sees it."""
+
+    def __init__(self, broker: Broker, confirmation: Confirmation, restart: Callable[[int], None]) -> None:
+        self._broker = broker
+        self._confirmation = confirmation
+        self._restart = restart
+
+    @property
+    def _root(self) -> Path:
+        return self._broker.store.config.store_path_root_dir
+
+    def epochs(self) -> Epochs:
+        return read_epochs(self._root)
+
+    async def note(self, epochs: Epochs) -> None:
+        await asyncio.to_thread(write_epochs, self._root, epochs)
+
+    async def settle(self) -> int:
+        store = self._broker.store
+        if self._broker.role.is_slave:
+            store.replicator.cut_part()
+        store.flush()
+        return store.replicator.end_offset
+
+    async def append(self, frame: Frame) -> int:
+        replicator = self._broker.store.replicator
+        replicator.append(frame.offset, frame.data)
+        return replicator.safe_offset
+
+    async def cut(self, end: int) -> None:
+        log.warning("rejoining", cut=end, end=self._broker.store.replicator.end_offset)
+        self._restart(end)
+        await asyncio.get_running_loop().create_future()  # what follows is the next start's
+
+    async def lead(self, epoch: int) -> None:
+        self._confirmation.lead()
+        await self._broker.role.lead(epoch)
+
+    async def follow(self) -> None:
+        self._broker.accepting = False
+        self._confirmation.resign()
+        await self._broker.role.follow()
+
+    def follows(self, address: str) -> None:
+        self._broker.table_sync.follow(address)
+
+    def show(self, confirmed: int) -> None:
+        self._confirmation.show(confirmed)
+
+    def bar(self, reason: str) -> None:
+        log.error("barred", reason=reason)
+        self._broker.readiness.withdraw("group", reason)

@@ -1,0 +1,53 @@
+"""What a broker of a group that elects its master may show and answer: the log up to the confirm offset.
+
+Owns the confirm offset as readers and waiting sends see it. The rules say where it is. Invariants: nothing behind it is
+dispatched; a send is answered with 0 only when its message lies before it, and with 14 when that did not come in time,
+or this broker is no master any more: then the message may be stored, and the producer sends it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from eruca.broker.store import Store
+from eruca.broker.store.results import Durability
+from eruca.broker.store.waiters import OffsetWaiters
+
+
+class Confirmation:
+    """The confirm offset of one broker; ``patience`` is how long a send waits for it, in seconds."""
+
+    def __init__(self, store: Store, patience: Callable[[], float]) -> None:
+        self.confirmed = 0
+        self._leads = False
+        self._store = store
+        self._patience = patience
+        self._waiters = OffsetWaiters(Durability.NOT_CONFIRMED)
+
+    def lead(self) -> None:
+        """This broker is the master, and all of its log is the truth."""
+        self._leads = True
+        self.show(self._store.replicator.end_offset)
+
+    def resign(self) -> None:
+        """It is no master any more: nothing is confirmed."""
+        self._leads = False
+        self._waiters.release_all(Durability.NOT_CONFIRMED)
+
+    def show(self, confirmed: int) -> None:
+        """The log is confirmed up to here."""
+        self.confirmed = self._store.visible_limit = confirmed
+        self._store.drain()
+        if self._leads:
+            self._waiters.release(confirmed, Durability.DURABLE)
+
+    def durable(self, end_offset: int) -> asyncio.Future[Durability] | None:
+        """None if a message that ends there is confirmed; else a future of the outcome."""
+        if self._leads and end_offset <= self.confirmed:
+            return None
+        if self._leads:
+            return self._waiters.add(end_offset, self._patience())
+        outcome: asyncio.Future[Durability] = asyncio.get_running_loop().create_future()
+        outcome.set_result(Durability.NOT_CONFIRMED)
+        return outcome

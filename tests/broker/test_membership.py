@@ -1,0 +1,140 @@
+"""Brokers that elect their master among themselves, in this process: they replicate, and the next one goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from eruca.broker.config import BrokerRole
+from eruca.broker.store.epoch_file import read_epochs
+from tests.broker.services.replication.pairs import end, log_bytes, master_of, until
+from tests.support.coordination import FakeClient, FakeCoordinator
+from tests.support.desk import Desk
+from tests.support.names import Names
+from tests.support.sends import message
+
+SEND, PULL = 310, 11
+MASTER_KEY = "/eruca/1/Lab/broker-a/master"
+
+
+class Group:
+    """Brokers 1, 2 ... of one name, with an etcd in the test's hand; broker 1 is configured as the master."""
+
+    def __init__(self, folder: Path, names: Names) -> None:
+        self.etcd = FakeCoordinator()
+        self.desks: dict[int, Desk] = {}
+        self._folder = folder
+        self._names = names
+
+    async def start(self, number: int) -> Desk:
+        desk = self.desks[number] = master_of(self._folder / str(number), file_size=1 << 20)
+        desk.config.enable_controller_mode = True
+        desk.config.controller_addr = "http://127.0.0.1:1"
+        desk.config.broker_id = number
+        desk.config.store.broker_role = BrokerRole.SYNC_MASTER if number == 1 else BrokerRole.SLAVE
+        desk.config.store.slave_timeout = 1000
+        desk.config.namesrv_addr = self._names.address
+        desk.coordinator = FakeClient(self.etcd)
+        await desk.start()
+        return desk
+
+    async def stop(self, number: int) -> None:
+        await self.desks.pop(number).stop()
+
+    async def led(self, members: set[int]) -> Desk:
+        """Wait until one leads with this set."""
+        async with asyncio.timeout(20):
+            while True:
+                for desk in self.desks.values():
+                    known = desk.app.member.known if desk.app.member is not None else None
+                    if desk.broker.accepting and known is not None and known.group.sync_state_set == members:
+                        return desk
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def names(tmp_path: Path) -> AsyncIterator[Names]:
+    async with Names(tmp_path) as names:
+        yield names
+
+
+@pytest.fixture
+async def group(tmp_path: Path, names: Names) -> AsyncIterator[Group]:
+    group = Group(tmp_path, names)
+    yield group
+    async with AsyncExitStack() as ending:
+        for number in tuple(group.desks):
+            ending.push_async_callback(group.stop, number)
+
+
+async def sent(desk: Desk, count: int, body: bytes = b"x") -> list[int]:
+    desk.topic("T", 2)
+    return [(await desk.ask(SEND, message(), b"%s%d" % (body, number))).code for number in range(count)]
+
+
+async def equal(*desks: Desk) -> None:
+    """Wait until all have the same log, and show it."""
+    await until(lambda: len({end(desk) for desk in desks}) == 1)
+    await until(lambda: all(desk.broker.store.figures().dispatch_behind_bytes == 0 for desk in desks))
+    assert len({tuple(log_bytes(desk).values()) for desk in desks}) == 1
+
+
+async def test_brokers_of_a_name_elect_a_master_and_the_others_copy_its_log(group: Group, names: Names) -> None:
+    one, two, three = [await group.start(number) for number in (1, 2, 3)]
+    master = await group.led({1, 2, 3})
+    assert master is one and await sent(master, 30) == [0] * 30
+    await equal(one, two, three)
+    assert {desk.broker.role.broker_id for desk in (two, three)} == {2, 3}
+    assert (await two.ask(SEND, message(), b"no")).code == 14
+    assert [each.epoch for each in read_epochs(two.folder / "store")] == [one.broker.role.epoch]
+    expected = {0: one.app.address, 2: two.app.address, 3: three.app.address}
+    async with asyncio.timeout(10):
+        while await names.brokers() != {"broker-a": expected}:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def test_the_next_master_goes_on_where_the_former_one_was(group: Group, names: Names) -> None:
+    one, two = await group.start(1), await group.start(2)
+    await group.led({1, 2})
+    assert await sent(one, 10, b"a") == [0] * 10
+    await group.stop(1)
+    assert await group.led({2}) is two
+    assert await sent(two, 10, b"b") == [0] * 10
+    one = await group.start(1)
+    assert await group.led({1, 2}) is two
+    await equal(one, two)
+    assert one.broker.role.is_slave
+    async with asyncio.timeout(10):
+        while (await names.brokers())["broker-a"].get(0) != two.app.address:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def test_a_message_that_the_set_does_not_confirm_is_answered_with_14_and_shown_to_nobody(group: Group) -> None:
+    one, two = await group.start(1), await group.start(2)
+    await group.led({1, 2})
+    assert await sent(one, 3) == [0, 0, 0]
+    await equal(one, two)
+    group.etcd.away = True  # so that the lost one stays in the set
+    await group.stop(2)
+    answer = await one.ask(SEND, message(), b"alone")
+    assert answer.code == 14 and "send it again" in str(answer.remark)
+    assert one.broker.store.max_offset("T", 0) + one.broker.store.max_offset("T", 1) == 3
+    group.etcd.return_again()
+    await group.led({1})
+    await until(lambda: one.broker.store.max_offset("T", 0) + one.broker.store.max_offset("T", 1) == 4)
+
+
+async def test_a_store_that_is_used_outside_its_group_has_left_it(group: Group, tmp_path: Path) -> None:
+    one = await group.start(1)
+    await group.led({1})
+    assert await sent(one, 3) == [0] * 3
+    await group.stop(1)
+    store = one.folder / "store"
+    assert read_epochs(store) != ()
+    async with master_of(tmp_path / "1", file_size=1 << 20) as alone:
+        assert await sent(alone, 3) == [0] * 3
+    assert read_epochs(store) == () and (store / "epochFileCheckpoint.left").exists()
