@@ -21,7 +21,9 @@ from tests.compat.conftest import Cluster
 from tests.compat.record import rendered
 from tests.compat.series import numbered
 from tests.compat.transcript import CLUSTER, Mqadmin, Outcome, eruca_mqadmin, java_mqadmin
-from tests.support.java import Judge
+from tests.support.eruca import SCRIPTS
+from tests.support.java import SHORT_LIFE, Judge, jars, opened_modules, write_logback
+from tests.support.processes import Process
 
 BROKER = "broker-a"
 FAR = "2020-01-01#00:00:00:000"
@@ -218,6 +220,28 @@ def test_statuses_of_sends(scene: Scene) -> None:
     theirs, ours = scene.both("sendMsgStatus", "-b", BROKER, "-c", "3", "-s", "16")
     assert masked(ours) == masked(theirs)
     assert len(masked(ours)) == 3
+
+
+@pytest.mark.parametrize("options", [(), ("-p", "true", "-m", "room-1")], ids=["table", "log"])
+def test_response_times_of_a_cluster(scene: Scene, options: tuple[str, ...], tmp_path: Path) -> None:
+    """Both tools go on until they are ended; of each the first round counts."""
+    line = ("clusterRT", "-n", scene.cluster.address, "-c", CLUSTER, "-a", "5", "-s", "16", "-i", "60", *options)
+    java = (
+        *("java", *SHORT_LIFE, *opened_modules(), f"-Duser.home={tmp_path}", f"-Drocketmq.home.dir={tmp_path}"),
+        *(f"-Drmq.logback.configurationFile={write_logback(tmp_path, 'tools')}", "-cp", f"{jars('4.9.7')}/*"),
+        "org.apache.rocketmq.tools.command.MQAdminStartup",
+    )
+
+    def first_round(name: str, *command: str) -> list[str]:
+        with Process([*command, *line], tmp_path / f"{name}.out") as process:
+            process.wait_until(lambda: re.search(rf"{BROKER}\b.*\n", process.output) is not None, "a round")
+            lines = [each for each in process.output.splitlines() if each.startswith(("#", CLUSTER)) or "|" in each]
+        lines = [re.sub(r"(?<=broker-a).*?[\d.]+", "...", each, count=1) for each in lines]
+        return [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", each) for each in lines]
+
+    theirs = first_round("theirs", *java)
+    assert first_round("ours", str(SCRIPTS / "mqadmin")) == theirs
+    assert any(BROKER in each for each in theirs)
 
 
 def test_clone_of_offsets(scene: Scene) -> None:
