@@ -17,8 +17,13 @@ from tests.support.desk import Desk
 from tests.support.names import Names
 from tests.support.sends import message
 
-SEND, PULL = 310, 11
-MASTER_KEY = "/eruca/1/Lab/broker-a/master"
+SEND, LOCK, COMMIT, CREATE_TOPIC = 310, 41, 15, 17
+LOCKED = b'{"consumerGroup":"G","clientId":"c","mqSet":[{"topic":"T","brokerName":"broker-a","queueId":0}]}'
+COMMITTED = {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": "1"}
+TOPIC = {
+    **{"topic": "New", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"},
+    **{"topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"},
+}
 
 
 class Group:
@@ -138,3 +143,22 @@ async def test_a_store_that_is_used_outside_its_group_has_left_it(group: Group, 
     async with master_of(tmp_path / "1", file_size=1 << 20) as alone:
         assert await sent(alone, 3) == [0] * 3
     assert read_epochs(store) == () and (store / "epochFileCheckpoint.left").exists()
+
+
+async def test_a_master_that_may_be_one_no_more_grants_no_lock_and_takes_no_commit_and_no_change(group: Group) -> None:
+    one, two = await group.start(1), await group.start(2)
+    await group.led({1, 2})
+    assert await sent(one, 2) == [0, 0]
+
+    async def codes(desk: Desk) -> list[int]:
+        asked = [
+            desk.ask(LOCK, {}, LOCKED),
+            desk.ask(COMMIT, COMMITTED),
+            desk.ask(CREATE_TOPIC, TOPIC),
+        ]
+        return [(await each).code for each in asked]
+
+    assert await codes(one) == [0, 0, 0]
+    assert (await two.ask(LOCK, {}, LOCKED)).code == 14
+    one.broker.registration.is_sure = lambda: False
+    assert await codes(one) == [14, 14, 14]

@@ -78,8 +78,18 @@ def changeable_topic(broker: Broker, topic: str) -> None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"The topic[{topic}] is conflict with system topic.")
 
 
+def leads_surely(broker: Broker) -> None:
+    """Refuse where another master may have been elected meanwhile, which would answer otherwise."""
+    if broker.role.epoch and not broker.registration.is_sure():
+        raise Refused(
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+            "this broker does not know whether it still is the master of its group: try again",
+        )
+
+
 def changeable(broker: Broker) -> None:
-    """Refuse a change of topics or groups on a slave."""
+    """Refuse a change of topics or groups on a slave, and on a master that is not sure to be one."""
+    leads_surely(broker)
     if broker.role.is_slave:
         raise Refused(
             ResponseCode.SYSTEM_ERROR,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import legal_client_id, legal_group, legal_topic
+from eruca.broker.handlers.checks import leads_surely, legal_client_id, legal_group, legal_topic
 from eruca.broker.state.clients import Member
 from eruca.broker.state.topics import UNIT_SUB
 from eruca.protocol import api, bodies, names
@@ -318,6 +318,9 @@ async def _connections(members: Iterable[Member]) -> list[bodies.Connection]:
 def lock(broker: Broker, call: Call[Empty]) -> Result:
     """Lock queues for a client; the answer names those that it now holds."""
     ask = _asked(call)
+    leads_surely(broker)
+    if broker.role.elected and broker.role.is_slave:
+        raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is not the master of its group: lock there")
     if len(ask.mq_set) > MOST_LOCKS_AT_ONCE:
         return _lock_many(broker, ask)
     held = broker.locks.lock(ask.consumer_group, ask.mq_set, ask.client_id, broker.monotonic())

@@ -6,7 +6,7 @@ Requests 14, 15, 29 to 32, 43, 45, 308 and 314. Facts: ConsumerManageProcessor a
 from __future__ import annotations
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import legal_group, legal_topic, need_room_for_offset, persisting
+from eruca.broker.handlers.checks import leads_surely, legal_group, legal_topic, need_room_for_offset, persisting
 from eruca.protocol import api
 from eruca.protocol.bodies import CorrectionOffsets
 from eruca.protocol.codes import ResponseCode
@@ -52,6 +52,7 @@ async def query(broker: Broker, call: Call[QueryConsumerOffset]) -> Reply:
 def update(broker: Broker, call: Call[UpdateConsumerOffset]) -> Reply:
     """Commit an offset. It may be lower than before, and is not compared with the queue."""
     ask = call.header
+    leads_surely(broker)
     legal_group(ask.consumer_group)
     legal_topic(ask.topic)
     group = broker.clients.consumer(ask.consumer_group)
