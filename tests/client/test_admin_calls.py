@@ -26,7 +26,7 @@ async def test_every_client_may_ask(lab: Lab) -> None:
             assert (await client.min_offset(queue), await client.max_offset(queue)) == (0, 0)
             assert await client.earliest_store_time(queue) == -1
             assert await client.offset_for_timestamp(queue, 0) == 0
-    with pytest.raises(StateError, match="The consumer not running, please start it first"):
+    with pytest.raises(StateError, match="The consumer was stopped, and starts once only"):
         await push.create_topic("new")
 
 

@@ -37,7 +37,10 @@ def test_times() -> None:
     assert checks.check_time("begin", noon) == 1_795_348_800_005
     assert checks.check_time("begin", noon.astimezone(timezone(timedelta(hours=5)))) == 1_795_348_800_005
     assert checks.check_time("begin", noon.astimezone().replace(tzinfo=None)) == 1_795_348_800_005, "local time"
-    assert checks.check_time("begin", -1) == -1, "brokers take it for the beginning"
+    assert checks.check_time("begin", 0) == 0, "before all messages"
+    for never in (-1, 1_795_348_800):
+        with pytest.raises(UsageError, match=f"begin={never}: "):
+            checks.check_time("begin", never)
 
 
 def test_queues_may_be_any_collection() -> None:

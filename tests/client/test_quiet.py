@@ -34,6 +34,8 @@ async def main(address):
         await done.wait()
     async with LitePullConsumer("l", nameserver=address, start_from="first").subscribe("T") as consumer:
         await consumer.poll()
+
+def blocking(address):
     with sync.Producer("s", nameserver=address) as producer:
         producer.send(Message("T", b"good"))
 
@@ -49,6 +51,7 @@ if sys.argv[2:] == ["structlog"]:
 elif sys.argv[2:]:
     logging.basicConfig(level=sys.argv[2], format="%(name)s %(levelname)s %(message)s")
 asyncio.run(main(sys.argv[1]))
+blocking(sys.argv[1])
 """
 
 

@@ -112,8 +112,10 @@ async def test_system_properties_can_be_asked_for(filtering: Desk) -> None:
     assert bodies(await filtering.ask(PULL, sql("TAGS = 'A' AND KEYS IN ('k')"))) == [b"6"]
 
 
-async def test_a_wrong_expression_in_a_pull_matches_everything(filtering: Desk) -> None:
-    assert len(bodies(await filtering.ask(PULL, sql("a > ")))) == 6
+async def test_a_wrong_expression_in_a_pull_is_refused(filtering: Desk) -> None:
+    answer = await filtering.ask(PULL, sql("a > "))
+    assert (answer.code, bodies(answer)) == (23, [])
+    assert "The SQL92 expression 'a > ' is wrong at position 5" in (answer.remark or "")
 
 
 async def test_other_expressions_are_refused(filtering: Desk) -> None:

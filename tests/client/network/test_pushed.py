@@ -39,7 +39,7 @@ async def test_the_offsets_in_memory(lab: Lab, seen: Seen) -> None:
 
 async def test_running_information(lab: Lab, seen: Seen) -> None:
     await lab.send("T", *[b"x"] * 4)
-    async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T", "A || *") as consumer:
+    async with PushConsumer("g", seen.coroutine, nameserver=lab.address).subscribe("T", "A || B") as consumer:
         for stacks in (False, True):
             header = ConsumerRunningInfoOf(consumer_group="g", client_id=client_id(consumer), jstack_enable=stacks)
             info = ConsumerRunningInfo.decode(await ask(lab, api.GET_CONSUMER_RUNNING_INFO, header))

@@ -90,7 +90,7 @@ async def work_with_traces(topic: Topic, traces: str) -> dict[str, list[str]]:
     async with TransactionProducer("deals", commit_or_not, nameserver=topic.name_server, trace=traces) as dealer:
         for state in (TransactionState.COMMIT, TransactionState.ROLLBACK):
             await dealer.send_in_transaction(Message(topic.name, b"deal"), lambda *_, state=state: state)
-    topic.send(0, b"nobody traced this")
+    await asyncio.to_thread(topic.send, 0, b"nobody traced this")
     for group in seen:
         consumer = PushConsumer(
             f"{group}_{topic.name}"[:100],

@@ -46,7 +46,7 @@ def test_a_groups_consumer_takes_rows_for_messages_of_its_topic(topic: Topic) ->
         consumer = PushConsumer(group, keep, nameserver=topic.name_server, start_from="first")
         consumer.subscribe(topic.name)
         async with consumer:
-            topic.fill(1)
+            await asyncio.to_thread(topic.fill, 1)
             await until(1)
             given = {"nameServer": topic.name_server, "topic": names.retry_topic(group), "maxRowsPerSecond": "40"}
             options = read_sink_options(given, streaming=False)
