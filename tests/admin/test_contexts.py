@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -26,12 +27,20 @@ async def test_a_context_names_a_cluster(lab: Lab, home: dict[str, str], tmp_pat
         "  away                 127.0.0.1:1",
         f"* lab                  {lab.nameserver}",
     ]
+    rows = json.loads((await run("context", "list", "-o", "json")).out)["items"]
+    assert [(row["name"], row["current"]) for row in rows] == [("away", False), ("lab", True)]
+    assert (await run("-o", "jsonl", "context", "show")).out.startswith('{"name":"lab","current":true,')
+    assert (await run("context", "show", "away", "--output", "csv")).out.splitlines()[1].startswith("away,false,127.0")
+    assert (await run("context", "show", "nowhere", "-o", "json")).status == 4
+    assert (await run("context", "list", "-o", "html")).status == 2
     assert (await run("topicList")).status == 0
     assert await run("context", "use", "away") == (0, "context away\n", "")
     assert (await run("topicList")).status == 1
     assert (await run("topicList", MQADMIN_CONTEXT="lab")).status == 0
     assert (await run("topicList", "-n", lab.nameserver)).status == 0
     assert (await run("topicList", NAMESRV_ADDR=lab.nameserver)).status == 0
+    assert (await run("topicList", ROCKETMQ_NAMESRV_ADDR=lab.nameserver)).status == 0
+    assert (await run("topicList", ROCKETMQ_NAMESRV_ADDR="127.0.0.1:1", NAMESRV_ADDR=lab.nameserver)).status == 0
     assert await run("context", "use", "-") == (0, "context lab\n", "")
     assert await run("context", "use", "none") == (0, "context none\n", "")
     assert (await run("topicList")).status != 0
@@ -78,7 +87,7 @@ WRONG = [
     (["add", "new"], 2, "option -n (--namesrvAddr) is required"),
     (["add", "new", "-n", "http://a"], 2, "a nameserver is named as host:port, without 'http://'"),
     (["add", "new", "-n", "a:1", "--output", "xml"], 2, "option --output takes apache, table, wide"),
-    (["shrug"], 2, "usage: mqadmin context list | show [NAME]"),
+    (["shrug"], 2, "usage: mqadmin context list [-o FORM] | show [NAME]"),
 ]
 
 

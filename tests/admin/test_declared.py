@@ -107,6 +107,8 @@ async def test_apply_makes_it_so_and_a_second_one_changes_nothing(lab: Lab, tmp_
     for command in (["diff"], ["apply", "--dry-run"]):
         seen = await lab.mqadmin(*command, "-f", str(file))
         assert (seen.status, seen.out) == (3, changes)
+    shown = await lab.mqadmin("apply", "-f", str(file), "-o", "json", answers="n\n")
+    assert (shown.status, "Make " in shown.err, shown.err.startswith(("+ ", "~ "))) == (1, True, True), shown
     refused = await lab.mqadmin("apply", "-f", str(file), answers="n\n")
     assert (refused.status, refused.err) == (1, "Make 6 changes? [y/N] mqadmin apply: nothing was changed\n")
     applied = await lab.mqadmin("apply", "-f", str(file))

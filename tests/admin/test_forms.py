@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from eruca.admin.cli import run
-from eruca.admin.command import FORMS
+from eruca.admin.command import FORMS, WATCH
 from eruca.admin.commands import every, find
 from eruca.admin.results.answer import Answer
 from eruca.protocol.bodies import TopicConfig
@@ -243,6 +243,40 @@ async def test_a_watch_goes_on_after_an_error(lab: Lab) -> None:
         await err.shows("mqadmin topicStatus: No topic route info")
         await lab.topic("T")
         await out.shows("broker-a,0,0,0,")
+
+
+WRITES = """
+    updateTopic deleteTopic updateTopicPerm updateOrderConf updateBrokerConfig cleanExpiredCQ cleanUnusedTopic
+    deleteExpiredCommitLog sendMsgStatus checkMsgSendRT clusterRT exportMetadata exportConfigs exportMetrics
+    startMonitoring apply offsets updateSubGroup deleteSubGroup resetOffsetByTime skipAccumulatedMessage resetOffset
+    cloneGroupOffset sendMessage tail send move updateKvConfig deleteKvConfig updateNamesrvConfig wipeWritePerm
+    addWritePerm updateAclConfig deleteAclConfig updateGlobalWhiteAddr
+"""
+"""Commands that change something, write files, or go on by themselves."""
+
+
+async def test_every_read_is_watched() -> None:
+    unwatched = {each.name for each in every() if each.results and WATCH not in each.options}
+    assert unwatched == {*WRITES.split()}
+
+
+async def test_a_message_and_a_member_are_watched(lab: Lab) -> None:
+    await lab.topic("T")
+    (sent,) = await lab.send("T", "one")
+    async with watching(lab, "queryMsgByUniqueKey", "-t", "T", "-i", sent, "--watch", "1", "-o", "jsonl") as (out, _):
+        await out.shows('"topic":"T"', 2)
+    found = lab.broker.rpartition(":")[2]
+    stored = f"7F000001{int(found):08X}0000000000000000"
+    async with watching(lab, "queryMsgById", "-i", stored, "--watch", "1", "-o", "jsonl") as (out, _):
+        await out.shows('"topic":"T"', 2)
+    for line in (
+        ("queryMsgById", "-i", stored, "-s", "true"),
+        ("queryMsgById", "-i", stored, "-g", "g", "-d", "m"),
+        ("queryMsgByUniqueKey", "-t", "T", "-i", sent, "-g", "g", "-d", "m"),
+        ("consumerStatus", "-g", "g"),
+    ):
+        done = await lab.mqadmin(*line, "--watch", "1")
+        assert (done.status, "option --watch" in done.err) == (2, True), done
 
 
 async def test_only_reads_are_watched(lab: Lab) -> None:

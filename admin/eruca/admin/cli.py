@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from eruca.admin import commands, contexts, help_pages, posix, printers, security, sessions
-from eruca.admin.command import COLORS, COMMON, FORMS, OUTPUT, WATCH, Colors, Command, Job
+from eruca.admin.client import Admin
+from eruca.admin.command import COLORS, COMMON, FORMS, OUTPUT, WATCH, Colors, Command, Job, Shown
 from eruca.admin.errors import AdminError, BadValue, NotFound, Partial, Status, UsageError
-from eruca.admin.posix import Option
+from eruca.admin.posix import Operand, Option
 from eruca.admin.results.acts import is_made
 from eruca.admin.text import harmless, in_zone, nearest
 from eruca.protocol.errors import ProtocolError
@@ -69,7 +70,7 @@ async def run(
         out.write(help_pages.overview())
         return Status.DONE
     if arguments[0].lower() in help_pages.OTHERS:
-        return _other(arguments[0].lower(), arguments[1:], environment, out, err, asks_help="help" in before)
+        return _other(arguments[0].lower(), arguments[1:], environment, out, err, before)
     return await _run(arguments, before, environment, properties, Streams(out, err, terminal, source, screen))
 
 
@@ -129,12 +130,12 @@ def _other(
     environment: Mapping[str, str],
     out: TextIO,
     err: TextIO,
-    *,
-    asks_help: bool,
+    before: Mapping[str, str],
 ) -> int:
     """Do what is not about a cluster."""
     try:
-        if asks_help or any(each in ("-h", "--help") for each in arguments) or (word, *arguments) == ("context",):
+        asks_help = "help" in before or any(each in ("-h", "--help") for each in arguments)
+        if asks_help or (word, *arguments) == ("context",):
             out.write(str(help_pages.page_of(word)))
         elif word == "help":
             out.write(_help(arguments))
@@ -146,6 +147,8 @@ def _other(
             out.write(completion.script(arguments))
         elif word == "schema":
             out.write(_schema(arguments))
+        elif arguments[0] in ("list", "show"):
+            _show_contexts(arguments, before, environment, Streams(out, err, None))
         else:
             return contexts.run(arguments, environment, out, {"output": FORMS, "color": COLORS})
     except UnknownCommand as error:
@@ -155,6 +158,28 @@ def _other(
         err.write(f"mqadmin {word}: {harmless(str(error))}\n")
         return error.status
     return Status.DONE
+
+
+def _show_contexts(
+    arguments: Sequence[str], before: Mapping[str, str], environment: Mapping[str, str], streams: Streams
+) -> None:
+    """Print one context or all of them, in the form that is wanted."""
+    from eruca.admin.results.contexts import known_context, known_contexts  # which other runs need not
+
+    verb = arguments[0]
+    name = Operand(Option("", "name", "the context")) if verb == "show" else None
+    given = {**before, **posix.parse(BEFORE, arguments[1:], name)}
+    form = given.get("o") or given.get(OUTPUT)
+    form = printers.checked(form or environment.get(printers.VARIABLE) or "apache", "option -o (--output)")
+    colors = _colors(given, environment, "", streams)
+    job = Job(Admin(()), {}, streams.out, streams.err, environment=environment, colors=colors, form=form)
+
+    def apache() -> None:
+        contexts.run([verb, *filter(None, [given.get("name")])], environment, streams.out, {})
+
+    found = known_contexts(environment) if verb == "list" else known_context(environment, given.get("name", ""))
+    printers.Printer(job, form).print(Shown(found, apache))
+    job.finish()
 
 
 class UnknownCommand(AdminError):
@@ -231,11 +256,12 @@ async def _do(
             colors=_colors(given, environment, context.color, streams),
             source=streams.source,
             screen=streams.screen,
+            form=_form(found, given, environment, context.output),
         )
         for option in beside:
             job.say(f"mqadmin {found.name}: option {option} does not count beside -{option.group[0]}")
         try:
-            await _show(found, job, _form(found, given, environment, context.output))
+            await _show(found, job, job.form)
         finally:
             job.finish()
     return job.status
@@ -262,7 +288,7 @@ async def _show(found: Command, job: Job, form: str) -> None:
         try:
             await _show_once(found, job, form)
         except AdminError as error:
-            if not every:
+            if not every or error.status == Status.USAGE:
                 raise
             job.say(f"mqadmin {found.name}: {error}")
         if not every:

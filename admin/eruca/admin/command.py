@@ -24,7 +24,7 @@ from eruca.protocol.bodies import Body
 COLORS = ("auto", "always", "never")
 COMMON = (
     Option("h", "help", "print this text", takes_value=False),
-    Option("n", "namesrvAddr", "nameservers, as host:port;host:port; default: the variable NAMESRV_ADDR"),
+    Option("n", "namesrvAddr", "nameservers, host:port;...; default: NAMESRV_ADDR, else ROCKETMQ_NAMESRV_ADDR"),
     Option("", "timeout", "seconds for each request; default 5, for some 15", kind="number"),
     Option("", "tz", "the time zone of all times, such as Europe/Berlin or UTC; default: this machine's"),
     Option("", "color", "always, never, or auto: on a terminal, if NO_COLOR is not set", choices=COLORS),
@@ -83,8 +83,11 @@ class Job:
         colors: Colors = Colors(),  # immutable
         source: int | None = None,
         screen: int | None = None,
+        form: str = "apache",
     ) -> None:
         self.admin = admin
+        self.form = form
+        """The form of the output."""
         self.environment = environment
         self.asks = ask or "ask" in given
         """Whether nothing that is in use goes unless a person agrees."""
@@ -171,6 +174,11 @@ class Job:
         self._out.flush()
         self._err.write(painted(harmless(text), color if self.colors.err else "") + "\n")
         self._err.flush()
+
+    @property
+    def asks_a_person(self) -> bool:
+        """Whether a question is one: somebody sits there, and ``--yes`` does not answer it."""
+        return self._terminal is not None and not self.has("yes")
 
     def agreed(self, question: str) -> bool | None:
         """What the person at the terminal answers to a question; None without a terminal. ``--yes`` is an answer."""

@@ -205,6 +205,8 @@ def _other(word: str, rest: Sequence[str], environment: Mapping[str, str]) -> It
     if word == "context":
         verbs = ("add", "use", "list", "show", "rm")
         yield from map(Candidate, verbs if not rest else ())
+        if rest[:1] in (["list"], ["show"]) and rest[-1] in ("-o", f"--{OUTPUT}"):
+            yield from map(Candidate, FORMS)
         if rest[:1] == ["use"] and len(rest) == 1:
             yield from map(Candidate, ("-", contexts.NONE))
         if rest[:1] in (["use"], ["show"], ["rm"]) and len(rest) == 1:

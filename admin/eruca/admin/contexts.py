@@ -3,7 +3,7 @@
 Owns their file, $XDG_CONFIG_HOME/mqadmin/contexts.json (else ~/.config), which its owner alone may read. It has no
 secrets: an account is named by its file (the form of tools.yml) or by a command that prints the same. The context that
 holds is the one of ``context use``; the variable MQADMIN_CONTEXT wins over it, and ``none`` is no context. Options of a
-command line, Java properties and NAMESRV_ADDR win over a context. Must not know commands about clusters.
+command line, Java properties and variables with nameservers win over a context. Must not know commands about clusters.
 """
 
 from __future__ import annotations
@@ -71,6 +71,22 @@ def chosen(environment: Mapping[str, str]) -> tuple[str, Context] | None:
     file = _read(path_of(environment))
     name = wanted or file.current
     return (name, _found(file, name)) if name else None
+
+
+def known(environment: Mapping[str, str]) -> tuple[dict[str, Context], str]:
+    """All contexts by name, and the name of the one in use, "" without one. Raises AdminError."""
+    file = _read(path_of(environment))
+    return file.contexts, _current(file, environment)
+
+
+def named(environment: Mapping[str, str], name: str) -> str:
+    """The name of a context that there is: this one, or for "" the one in use. Raises NotFound."""
+    file = _read(path_of(environment))
+    wanted = name or _current(file, environment)
+    if not wanted:
+        raise NotFound("no context is in use: mqadmin context use NAME")
+    _found(file, wanted)
+    return wanted
 
 
 def names(environment: Mapping[str, str]) -> list[str]:
@@ -163,7 +179,10 @@ OPTIONS = (
     Option("", "output", "the form of the output"),
     Option("", "color", "auto, always or never"),
 )
-USAGE: Final = "usage: mqadmin context list | show [NAME] | use NAME|-|none | rm NAME | add NAME -n ADDRESSES [...]\n"
+USAGE: Final = (
+    "usage: mqadmin context list [-o FORM] | show [NAME] [-o FORM] | use NAME|-|none | rm NAME | add NAME -n ADDRESSES "
+    "[...]\n"
+)
 
 
 def run(
@@ -179,9 +198,7 @@ def run(
                 harmless(f"{'*' if name == _current(file, environment) else ' '} {name:<20} {each.nameservers}\n")
             )
     elif verb == "show" and len(names) <= 1:
-        name = names[0] if names else _current(file, environment)
-        if not name:
-            raise NotFound("no context is in use: mqadmin context use NAME")
+        name = named(environment, names[0] if names else "")
         out.write(harmless(msgspec.json.format(msgspec.json.encode(_found(file, name)), indent=2).decode()) + "\n")
     elif verb == "use" and len(names) == 1:
         name = file.before if names[0] == "-" else "" if names[0] == NONE else names[0]

@@ -13,7 +13,8 @@ from eruca.admin.client import Admin, nameserver_addresses
 from eruca.admin.contexts import Context
 from eruca.admin.errors import BadValue
 
-NAMESERVERS = "NAMESRV_ADDR"
+NAMESERVERS = ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_ADDR")
+"""The variables with the nameservers: that of Apache's mqadmin counts before that of Python's clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ def opened(
     Without ``account`` the context's account is left out: a command that prints it may take long.
     """
     name, context = contexts.chosen(environment) or ("", Context(nameservers=""))
-    named = given.get("n") or properties.get("rocketmq.namesrv.addr") or environment.get(NAMESERVERS)
+    variables = (environment[each] for each in NAMESERVERS if environment.get(each))
+    named = given.get("n") or properties.get("rocketmq.namesrv.addr") or next(variables, None)
     nameservers = nameserver_addresses(named or context.nameservers)
     if context.tls:
         properties = {"tls.enable": "true", "tls.config.file": context.tls, **properties}

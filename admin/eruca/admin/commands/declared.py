@@ -74,6 +74,8 @@ async def apply(job: Job) -> AsyncIterator[Shown]:
         yield Shown(result, partial(job.write, text))
         return
     yield Shown(None, partial(job.write, text))
+    if job.form != "apache" and job.asks_a_person:
+        job.say(text.rstrip())
     question = f"Make {counted(len(result.items), 'change')}?"
     users = await _users(job.admin, result)
     if users:

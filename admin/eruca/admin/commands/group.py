@@ -15,6 +15,7 @@ from eruca.admin.command import (
     CHANGE,
     DELETION,
     MASTERS,
+    WATCH,
     Job,
     Shown,
     agree_to_changes,
@@ -23,7 +24,7 @@ from eruca.admin.command import (
     first_of,
 )
 from eruca.admin.commands.topic import drop_topic
-from eruca.admin.errors import PeerRefused, Status
+from eruca.admin.errors import BadValue, PeerRefused, Status
 from eruca.admin.lookups import ask_each, online, readable_queues, running_info, running_infos
 from eruca.admin.posix import Option
 from eruca.admin.results import groups as found
@@ -223,10 +224,13 @@ async def producer_connection(job: Job) -> Shown:
     Option("b", "brokerAddr", "the broker to ask for the members, as host:port", kind="address"),
     Option("s", "jstack", "with their threads", takes_value=False),
     results=(MemberState,),
+    reads=True,
 )
 async def consumer_status(job: Job) -> AsyncIterator[Shown]:
     """203 at each broker; 307 of each member, side by side."""
     group, jstack = job.text("g"), job.has("s")
+    if job.has(WATCH.key) and not job.has("i"):
+        raise BadValue(f"option {WATCH} needs -i: without it each look writes a file for each member")
     members = await online(job.admin, group, job.maybe("b"))
     if job.has("i"):
         at = members.at.get(job.text("i"))

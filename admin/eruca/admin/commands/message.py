@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from eruca.admin.client import HEAVY
-from eruca.admin.command import TOPIC, Job, Shown, command
+from eruca.admin.command import TOPIC, WATCH, Job, Shown, command
 from eruca.admin.errors import AdminError, BadValue, NoAnswer, NotFound
 from eruca.admin.lookups import MISSING_GROUPS, ask_each, broker_address, queues_and_brokers, topics_in
 from eruca.admin.messages import (
@@ -94,13 +94,15 @@ async def send_message(job: Job) -> Shown:
     Option("s", "sendMessage", "true: send it again", kind="boolean"),
     Option("u", "unitName", "accepted without effect"),
     results=(results.Found, results.Consumed, results.SentMessage),
+    reads=True,
 )
 async def query_by_id(job: Job) -> AsyncIterator[Shown]:
     """33 at the broker that the id names; 309 with -g and -d, 310 with -s true."""
     resend = job.truth("s", False)
+    _only_looks(job, resend or _consumes(job))
     for each in filter(None, (part.strip() for part in job.text("i").split(","))):
         record = await _by_either_id(job, each)
-        if job.has("g") and job.has("d"):
+        if _consumes(job):
             yield await _consume_directly(job, record)
         elif resend:
             yield Shown(None, partial(job.write, f"prepare resend msg. originalMsgId={each}"))
@@ -109,6 +111,17 @@ async def query_by_id(job: Job) -> AsyncIterator[Shown]:
             yield Shown(results.sent_message(sent), partial(job.write, str(sent)))
         elif not job.has("s"):
             yield await _looked_up(job, record, each)
+
+
+def _consumes(job: Job) -> bool:
+    """Whether a member is to consume the message now."""
+    return job.has("g") and job.has("d")
+
+
+def _only_looks(job: Job, acts: bool) -> None:
+    """Raise BadValue for a look again and again that would do something each time."""
+    if acts and job.has(WATCH.key):
+        raise BadValue(f"option {WATCH} looks again and again: it goes with no message that is sent or consumed")
 
 
 async def _by_either_id(job: Job, id: str) -> Record:
@@ -248,9 +261,11 @@ async def query_by_key(job: Job) -> Shown:
     _CONSUMER,
     _MEMBER,
     results=(results.Found, results.Consumed),
+    reads=True,
 )
 async def query_by_unique_key(job: Job) -> AsyncIterator[Shown]:
     """12 for a producer's id at every broker of the topic; 309 with -g and -d."""
+    _only_looks(job, _consumes(job))
     asked = await find(job.admin, job.text("t"), job.text("i"), unique=True, most=32)
     found = sorted(records_of(asked), key=lambda each: each.store_timestamp)
     job.missing(asked.errors, "its messages are missing")
@@ -258,7 +273,7 @@ async def query_by_unique_key(job: Job) -> AsyncIterator[Shown]:
         if not asked.errors:
             raise NotFound(f"no message of topic {job.text('t')} has the id {job.text('i')}")
         return
-    if job.has("g") and job.has("d"):
+    if _consumes(job):
         yield await _consume_directly(job, found[0])
         return
     for number, record in enumerate(found if job.has("a") else found[:1]):
