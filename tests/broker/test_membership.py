@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.config import BrokerRole
+from eruca.broker.state.offsets import Offsets
+from eruca.broker.state.parts import Part, Table
 from eruca.broker.store.epoch_file import read_epochs
 from tests.broker.services.replication.pairs import end, log_bytes, master_of, until
 from tests.support.coordination import FakeClient, FakeCoordinator
@@ -18,6 +20,7 @@ from tests.support.names import Names
 from tests.support.sends import message
 
 SEND, LOCK, COMMIT, CREATE_TOPIC = 310, 41, 15, 17
+DELETE_TOPIC, CREATE_GROUP, HEARTBEAT, CLONE_OFFSETS = 215, 200, 34, 314
 LOCKED = b'{"consumerGroup":"G","clientId":"c","mqSet":[{"topic":"T","brokerName":"broker-a","queueId":0}]}'
 COMMITTED = {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": "1"}
 TOPIC = {
@@ -159,6 +162,80 @@ async def test_a_master_that_may_be_one_no_more_grants_no_lock_and_takes_no_comm
         return [(await each).code for each in asked]
 
     assert await codes(one) == [0, 0, 0]
-    assert (await two.ask(LOCK, {}, LOCKED)).code == 14
+    assert await codes(two) == [14, 14, 14]
     one.broker.registration.is_sure = lambda: False
     assert await codes(one) == [14, 14, 14]
+
+
+GROUP = b'{"groupName":"G2","retryQueueNums":3,"retryMaxTimes":5}'
+BEAT = b"""{"clientID":"c","producerDataSet":[],"consumerDataSet":[{"groupName":"G","consumeType":"CONSUME_PASSIVELY",
+"messageModel":"CLUSTERING","consumeFromWhere":"CONSUME_FROM_LAST_OFFSET","subscriptionDataSet":[{"topic":"T",
+"subString":"a > 3","expressionType":"SQL92","subVersion":1,"tagsSet":[],"codeSet":[]}]}]}"""
+OTHER = LOCKED.replace(b'"c"', b'"d"')
+CLONE = {"srcGroup": "G", "destGroup": "Clone", "topic": "T", "offline": "true"}
+
+
+def tables(desk: Desk) -> list[Part]:
+    """All tables of a broker."""
+    broker = desk.broker
+    every: list[Table] = [broker.topics, broker.groups, broker.filters, broker.offsets, broker.locks]
+    return [table.part(None) for table in every]
+
+
+async def test_what_is_answered_of_tables_is_on_all_of_the_set_and_the_next_master_goes_on_with_it(
+    group: Group,
+) -> None:
+    one, two = await group.start(1), await group.start(2)
+    await group.led({1, 2})
+    assert (await one.ask(CREATE_TOPIC, TOPIC)).code == 0
+    assert two.broker.topics.get("New") == one.broker.topics.get("New")
+    made = await one.ask(SEND, message(topic="Made"), b"by a send")
+    assert made.code == 0 and "Made" in two.broker.topics and not two.broker.topics.dirty
+    assert (await one.ask(CREATE_GROUP, {}, GROUP)).code == 0
+    assert two.broker.groups.get("G2") == one.broker.groups.get("G2") and not two.broker.groups.dirty
+    assert (await one.ask(HEARTBEAT, {}, BEAT)).code == 0
+    assert two.broker.filters.get("T", "G") is not None and "%RETRY%G" in two.broker.topics
+    assert (await one.ask(COMMIT, COMMITTED)).code == 0
+    assert two.broker.offsets.query("G", "T", 0) == 1
+    assert (await one.ask(CLONE_OFFSETS, CLONE)).code == 0
+    assert not two.broker.offsets.dirty
+    assert (await one.ask(LOCK, {}, LOCKED)).code == 0
+    assert (await one.ask(DELETE_TOPIC, {"topic": "New"})).code == 0
+    assert "New" not in two.broker.topics
+    one.broker.offsets.commit("G", "T", 1, 7)  # as a pull does, without an answer
+    await until(lambda: two.broker.offsets.query("G", "T", 1) == 7)
+    await group.stop(1)
+    assert await group.led({2}) is two
+    assert (await two.ask(LOCK, {}, OTHER)).body == b'{"lockOKMQSet":[]}'
+    assert b"queueId" in (await two.ask(LOCK, {}, LOCKED)).body
+    one = await group.start(1)
+    await group.led({1, 2})
+    await until(lambda: tables(one) == tables(two))
+
+
+async def test_what_a_former_master_alone_has_in_its_tables_goes_when_it_returns(group: Group) -> None:
+    one, two = await group.start(1), await group.start(2)
+    await group.led({1, 2})
+    assert await sent(one, 2) == [0, 0]
+    assert (await one.ask(COMMIT, COMMITTED)).code == 0
+    await group.stop(1)
+    assert await group.led({2}) is two
+    offsets = Offsets(one.config.config_folder / "consumerOffset.json")
+    offsets.load()
+    offsets.commit("Alone", "T", 0, 9)
+    offsets.save()
+    one = await group.start(1)
+    await group.led({1, 2})
+    assert one.broker.offsets.query("Alone", "T", 0) == -1
+    assert one.broker.offsets.query("G", "T", 0) == 1
+
+
+async def test_a_change_that_the_set_does_not_confirm_is_answered_with_14(group: Group) -> None:
+    await group.start(1)
+    await group.start(2)
+    one = await group.led({1, 2})
+    group.etcd.away = True  # so that the lost one stays in the set
+    await group.stop(2)
+    one.broker.registration.is_sure = lambda: True
+    answer = await one.ask(COMMIT, COMMITTED)
+    assert answer.code == 14 and "do it again" in str(answer.remark)

@@ -11,11 +11,23 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import half_messages
 from tests.support.etcd import needs_etcd
 from tests.support.failover_cluster import FailoverCluster, bodies
+from tests.support.half_messages import half
 from tests.support.programme import ENOUGH, LONG, WHY, chance, rounds
+from tests.support.sends import message
 
 pytestmark = [needs_etcd, pytest.mark.processes, pytest.mark.slow, ENOUGH]
+
+SEND, END, COMMIT, LOCK, GET_TOPIC, GET_OFFSET, GET_END = 310, 37, 15, 41, 351, 14, 30
+ENDED: dict[str, object] = {
+    "producerGroup": "PG",
+    "fromTransactionCheck": "false",
+    "commitOrRollback": half_messages.COMMIT,
+}
+OFFSET: dict[str, object] = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
+LOCKS = b'{"consumerGroup":"G","clientId":"c","mqSet":[{"topic":"T","brokerName":"broker-a","queueId":%d}]}'
 
 
 def judged(group: FailoverCluster, logs: dict[int, bytes]) -> None:
@@ -64,6 +76,43 @@ async def test_a_master_that_slept_has_acknowledged_nothing_that_the_next_one_la
         assert "rejoining" in output and "log_cut" in output  # the send that came while it slept
         judged(group, await group.logs())
     print(f"a pause of {pause:.2f} s")
+
+
+async def test_what_was_answered_of_tables_delays_and_transactions_is_there_once_after_each_failover(
+    tmp_path: Path,
+) -> None:
+    """Each kill comes with the answers to a topic, an offset, a lock, a message that waits, an end of a transaction."""
+    once: list[bytes] = []
+    async with FailoverCluster(tmp_path) as group:
+        await group.send()
+        await group.all_in_set()
+        for number in range(4):
+            master = await group.send()
+            waits = await group.ask(master, SEND, message(i="DELAY\x011"), b"waits %d" % number)
+            place = half_messages.place(await group.ask(master, SEND, half(f"K{number}"), b"half %d" % number))
+            ended = await group.ask(master, END, {**ENDED, "msgId": f"K{number}", **place})
+            made = await group.ask(master, SEND, message(f"Made{number}"), b"makes its topic")
+            committed = await group.ask(master, COMMIT, {**OFFSET, "commitOffset": number + 1})
+            locked = await group.ask(master, LOCK, {}, LOCKS % number)
+            group.kill(master)
+            assert {each.code for each in (waits, ended, made, committed, locked)} == {0}
+            once += [b"waits %d" % number, b"half %d" % number]
+            following = await group.send()
+            assert following != master
+            assert (await group.ask(following, GET_TOPIC, {"topic": f"Made{number}"})).code == 0
+            assert (await group.ask(following, GET_OFFSET, OFFSET)).fields["offset"] == str(number + 1)
+            stranger = await group.ask(following, LOCK, {}, LOCKS.replace(b'"c"', b'"d"') % number)
+            assert stranger.code == 0 and b"queueId" not in stranger.body
+            await group.start(master)
+            await group.all_in_set()
+        async with asyncio.timeout(30):
+            stored = 0
+            while stored < len(group.acknowledged) + len(once):
+                await asyncio.sleep(0.05)
+                answer = await group.ask(following, GET_END, {"topic": "T", "queueId": "0"})
+                stored = int(answer.fields["offset"])
+        found = bodies((await group.logs())[1])
+    assert [found.count(each) for each in once] == [1] * len(once)
 
 
 NEMESES = ("kill the master", "kill a slave", "stop the master", "stop a slave", "end the master", "kill all", "etcd")

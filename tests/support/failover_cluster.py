@@ -19,8 +19,9 @@ from eruca.protocol.record import decode_records
 from tests.support.eruca import ErucaNameServer
 from tests.support.etcd import EtcdCluster, cluster
 from tests.support.lone import LoneBroker
-from tests.support.peers import Peer
+from tests.support.peers import Answered, Peer
 from tests.support.ports import free_broker_port
+from tests.support.sends import message
 
 KEYS = Keys("DefaultCluster", "broker-a")
 
@@ -98,7 +99,7 @@ class FailoverCluster:
         """Send the next message until somebody takes it; returns who."""
         body = b"message %d" % self._sent
         self._sent += 1
-        fields = {"a": "p", "b": "T", "c": "TBW102", "d": "1", "e": "0", "f": "0", "g": "1", "h": "0", "i": ""}
+        fields = message(i="")
         until = time.monotonic() + within
         while time.monotonic() < until:
             for number in sorted(self.numbers, key=lambda each: each != self._last):
@@ -109,13 +110,18 @@ class FailoverCluster:
             await asyncio.sleep(0.01)
         raise TimeoutError(f"nobody took a message within {within} s")
 
-    async def _took(self, number: int, fields: dict[str, str], body: bytes) -> bool:
+    async def ask(self, number: int, code: int, fields: dict[str, object], body: bytes = b"") -> Answered:
+        """One request to a broker, which answers."""
+        peer = self._peers.get(number)
+        if peer is None:
+            peer = self._peers[number] = await Peer().connect(f"127.0.0.1:{self._ports[number]}")
+        async with asyncio.timeout(5):
+            return await peer.ask(code, fields, body)
+
+    async def _took(self, number: int, fields: dict[str, object], body: bytes) -> bool:
         try:
-            peer = self._peers.get(number)
-            if peer is None:
-                peer = self._peers[number] = await Peer().connect(f"127.0.0.1:{self._ports[number]}")
             async with asyncio.timeout(2):
-                return (await peer.ask(310, fields, body)).code == 0
+                return (await self.ask(number, 310, fields, body)).code == 0
         except (OSError, EOFError, TimeoutError):
             peer = self._peers.pop(number, None)
             if peer is not None:

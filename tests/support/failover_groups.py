@@ -27,13 +27,16 @@ from eruca.broker.failover.member import (
     Rules,
     State,
     Stored,
+    TablesChanged,
     Welcomed,
 )
 from eruca.broker.services.failover.driver import Driver, Pace
 from eruca.broker.services.failover.keys import Keys
 from eruca.broker.services.failover.links import TcpLinks
-from eruca.broker.services.failover.ports import Frame, Links, Self
+from eruca.broker.services.failover.ports import Frame, Links, Self, TableFrame
 from eruca.broker.services.failover.replicas import Pace as Batches
+from eruca.broker.services.failover.tables import Pending, Tables
+from eruca.broker.state.locks import Locks
 from eruca.remoting.clock import boottime_ms
 from eruca.remoting.tasks import Tasks
 
@@ -61,7 +64,7 @@ class MemoryOffice(Generic[C]):
         self.leads: int | None = None
         """The epoch in which it leads."""
         self.barred: str | None = None
-        self.confirmed = 0
+        self.confirmed = self.tables = 0
 
     def epochs(self) -> Epochs:
         return self._machine.disk.epochs
@@ -78,15 +81,20 @@ class MemoryOffice(Generic[C]):
         log += frame.data
         return len(log)
 
+    async def take_tables(self, frame: TableFrame) -> None:
+        await self._machine.tables.take(frame)
+
     async def cut(self, end: int) -> None:
         del self._machine.disk.log[end:]
         self._machine.disk.epochs = lists.cut(self._machine.disk.epochs, end)
 
     async def lead(self, epoch: int) -> None:
+        self._machine.tables.lead()
         self.leads = epoch
 
     async def follow(self) -> None:
         self.leads = None
+        self._machine.tables.resign()
 
     def follows(self, address: str) -> None:
         pass
@@ -94,6 +102,9 @@ class MemoryOffice(Generic[C]):
     def show(self, confirmed: int) -> None:
         self.confirmed = confirmed
         self._machine.group.promised(bytes(self._machine.disk.log[:confirmed]), leads=self.leads is not None)
+
+    def show_tables(self, number: int) -> None:
+        self._machine.tables.show(number)
 
     def bar(self, reason: str) -> None:
         self.barred = reason
@@ -110,6 +121,8 @@ class MemoryLinks(Generic[C]):
         self._answered: dict[int, int] = {}
         self._sent: dict[int, int] = {}
         """Up to where each replica got the log."""
+        self._pending: dict[int, Pending] = {}
+        """What each has to get of the tables."""
 
     def join(self, ha_address: str, epoch: int) -> None:
         self._wanted = ha_address, epoch
@@ -125,13 +138,21 @@ class MemoryLinks(Generic[C]):
         replica = self._machine.group.machines.get(broker_id)
         if replica is not None and self._reaches(replica):
             self._sent[broker_id] = -1
+            self._forget(broker_id)
+            self._pending[broker_id] = self._machine.tables.replica()
             replica.links.welcomed(self._machine, answer)
 
     def welcomed(self, master: Machine[C], answer: Welcomed) -> None:
         self.master, self.heard = master, boottime_ms()
         self._machine.driver.post(answer)
 
+    def _forget(self, broker_id: int) -> None:
+        if (pending := self._pending.pop(broker_id, None)) is not None:
+            self._machine.tables.forget(pending)
+
     def dismiss(self) -> None:
+        for broker_id in tuple(self._pending):
+            self._forget(broker_id)
         self._sent.clear()
         self._answered.clear()
 
@@ -167,9 +188,14 @@ class MemoryLinks(Generic[C]):
         me, log = self._machine.driver.member, self._machine.disk.log
         if replica is None or not self._reaches(replica) or replica.links.master is not self._machine:
             del self._sent[broker_id]
+            self._forget(broker_id)
             self._machine.driver.post(ReplicaLost(broker_id))
             return
         replica.links.heard = self._answered[broker_id] = boottime_ms()
+        tables, pending = self._machine.tables, self._pending[broker_id]
+        if replica.driver.member.state is State.FOLLOWING and pending.number < tables.number:
+            body = tables.message(pending)
+            await replica.driver.take(TableFrame(me.epoch, pending.number, body))
         at = len(replica.disk.log)
         part = lists.at(me.epochs, at) if at < len(log) else None
         if part is None:
@@ -207,13 +233,16 @@ class Machine(Generic[C]):
         self.slept = 0
         """How many ms its clock is ahead of the others': as if it had slept."""
         self.ha_address = f"broker-{broker_id}:10912" if tcp is None else _address(tcp)
+        self.tables = Tables({}, {"locks": Locks()}, lambda: 1.0)
         self.office = MemoryOffice(self)
         self.links = MemoryLinks(self)
         self.coordinator = group.coordinator()
         self.tasks = Tasks()
         me = Self(broker_id, disk.store, f"broker-{broker_id}:10911", self.ha_address, 0, founds=broker_id == 1)
         self.server = tcp
-        self.tcp = TcpLinks(me, KEYS.prefix, DiskLog(disk), self.tasks, boottime_ms, Batches(batch=3))
+        self.tcp = TcpLinks(
+            me, KEYS.prefix, DiskLog(disk), self.tasks, boottime_ms, Batches(batch=3), tables=self.tables
+        )
         links: Links = self.links if tcp is None else self.tcp
         self.driver = Driver(
             me,
@@ -226,7 +255,12 @@ class Machine(Generic[C]):
             monotonic=lambda: boottime_ms() + self.slept,
             pace=group.pace,
         )
+        self.tables.on_number = self._tables_changed
         self.tcp.attach(lambda: self.driver.member, self.driver.post, self.driver.take)
+
+    def _tables_changed(self, number: int) -> None:
+        self.driver.post(TablesChanged(number))
+        self.tcp.replicas.written()
 
     def put(self, count: int = 1) -> None:
         """Messages of a client; only a master stores them."""

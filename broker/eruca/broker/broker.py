@@ -17,6 +17,7 @@ from eruca.broker.services.commits import Commits
 from eruca.broker.services.configuration import Configuration
 from eruca.broker.services.delays import Delays, Rules
 from eruca.broker.services.failover.confirmation import Confirmation
+from eruca.broker.services.failover.tables import Tables
 from eruca.broker.services.halves import Halves
 from eruca.broker.services.holds import Holds
 from eruca.broker.services.memory_alarm import MemoryAlarm
@@ -196,7 +197,14 @@ class Broker:
         self.slaves = Slaves(self.store, config.store, self.role, self.tls.ha_port, self.ha_access)
         self.ha_client = HAClient(self.store, config.store, self.tasks, self.tls.ha_client)
         self.table_sync = TableSync(
-            self.topics, self.groups, self.offsets, self.delays, self.tasks, self.own_account, self.tls.client
+            self.topics,
+            self.groups,
+            self.offsets,
+            self.delays,
+            self.tasks,
+            self.own_account,
+            self.tls.client,
+            delays_only=config.enable_controller_mode,
         )
         self.confirmation = (
             Confirmation(self.store, lambda: config.store.slave_timeout / 1000)
@@ -204,6 +212,16 @@ class Broker:
             else None
         )
         """Of a broker whose group elects its master, else None."""
+        self.tables = (
+            Tables(
+                {"topics": self.topics, "groups": self.groups, "filters": self.filters},
+                {"offsets": self.offsets, "locks": self.locks},
+                lambda: config.store.slave_timeout / 1000,
+            )
+            if config.enable_controller_mode
+            else None
+        )
+        """As well: the tables that all brokers of the group have."""
         self.waits = self._must_wait()
         self.waiting_sends = 0
         self.hosts: dict[Connection, tuple[bytes, int]] = {}

@@ -203,7 +203,10 @@ class Duties:
         await broker.ha_client.stop()
         await broker.table_sync.stop()
         broker.store.lead()
-        broker.locks.clear()
+        if self._elects:
+            broker.locks.renew(broker.monotonic())
+        else:
+            broker.locks.clear()
         self._recover_to_lead()
         lowered = broker.offsets.fit(broker.store.max_offset, without=names.TRANSACTION_GROUP)
         if lowered:

@@ -18,13 +18,14 @@ import structlog
 from eruca.broker.broker import Broker
 from eruca.broker.coordination.port import Coordinator
 from eruca.broker.failover.epochs import Epochs
-from eruca.broker.failover.member import Copied, Rules, State, Stored
+from eruca.broker.failover.member import Copied, Rules, State, Stored, TablesChanged
 from eruca.broker.services.failover.confirmation import Confirmation
 from eruca.broker.services.failover.driver import Driver
 from eruca.broker.services.failover.keys import Keys
 from eruca.broker.services.failover.links import TcpLinks
-from eruca.broker.services.failover.ports import Frame, Self
+from eruca.broker.services.failover.ports import Frame, Self, TableFrame
 from eruca.broker.services.failover.replicas import Pace as Sending
+from eruca.broker.services.failover.tables import Tables
 from eruca.broker.store.epoch_file import read_epochs, write_epochs
 from eruca.remoting.clock import boottime_ms
 from eruca.remoting.listener import Listener
@@ -39,7 +40,7 @@ class Membership:
     """The part of one broker; ``restart`` is called with the offset at which its log is to be cut off, and ends it."""
 
     def __init__(self, broker: Broker, coordinator: Coordinator, restart: Callable[[int], None]) -> None:
-        assert broker.confirmation is not None
+        assert broker.confirmation is not None and broker.tables is not None
         self._broker = broker
         self._coordinator = coordinator
         config, settings = broker.config, broker.config.store
@@ -60,8 +61,10 @@ class Membership:
             boottime_ms,
             Sending(batch=settings.ha_transfer_batch_size),
             broker.tls.ha_client,
+            tables=broker.tables,
         )
-        office = _Office(broker, broker.confirmation, restart)
+        self._office = office = _Office(broker, broker.confirmation, broker.tables, restart)
+        broker.tables.on_number = self._tables_changed
         self.driver = Driver(me, keys, coordinator, office, self._links, broker.tasks, Rules())
         self._links.attach(lambda: self.driver.member, self.driver.post, self.driver.take)
         self._listener: Listener | None = None
@@ -87,9 +90,7 @@ class Membership:
     async def stop(self) -> None:
         """Take part no more: the group need not wait for this broker."""
         broker = self._broker
-        broker.accepting = False
-        if broker.confirmation is not None:
-            broker.confirmation.resign()
+        self._office.resign()
         if self._listener is not None:
             self._listener.close()
             await self._listener.settled()
@@ -101,6 +102,10 @@ class Membership:
 
     def _admit(self, address: str) -> asyncio.Protocol | None:
         return self._links.protocol(address) if self._broker.ha_access.admits(address) else None
+
+    def _tables_changed(self, number: int) -> None:
+        self.driver.post(TablesChanged(number))
+        self._links.replicas.written()
 
     def _written(self) -> None:
         """The log is longer, or more of it is on the disk."""
@@ -117,8 +122,11 @@ class Membership:
 class _Office:
     """The broker as its driver sees it."""
 
-    def __init__(self, broker: Broker, confirmation: Confirmation, restart: Callable[[int], None]) -> None:
+    def __init__(
+        self, broker: Broker, confirmation: Confirmation, tables: Tables, restart: Callable[[int], None]
+    ) -> None:
         self._broker = broker
+        self._tables = tables
         self._confirmation = confirmation
         self._restart = restart
 
@@ -144,25 +152,37 @@ class _Office:
         replicator.append(frame.offset, frame.data)
         return replicator.safe_offset
 
+    async def take_tables(self, frame: TableFrame) -> None:
+        await self._tables.take(frame)
+
     async def cut(self, end: int) -> None:
         log.warning("rejoining", cut=end, end=self._broker.store.replicator.end_offset)
         self._restart(end)
         await asyncio.get_running_loop().create_future()  # what follows is the next start's
 
     async def lead(self, epoch: int) -> None:
+        self._tables.lead()
         self._confirmation.lead()
         await self._broker.role.lead(epoch)
 
     async def follow(self) -> None:
+        self.resign()
+        await self._broker.role.follow()
+
+    def resign(self) -> None:
+        """Acknowledge nothing any more."""
         self._broker.accepting = False
         self._confirmation.resign()
-        await self._broker.role.follow()
+        self._tables.resign()
 
     def follows(self, address: str) -> None:
         self._broker.table_sync.follow(address)
 
     def show(self, confirmed: int) -> None:
         self._confirmation.show(confirmed)
+
+    def show_tables(self, number: int) -> None:
+        self._tables.show(number)
 
     def bar(self, reason: str) -> None:
         log.error("barred", reason=reason)

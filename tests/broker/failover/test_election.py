@@ -51,27 +51,31 @@ def test_a_master_is_sure_by_its_lease_or_by_all_the_others() -> None:
 def test_an_acknowledgement_needs_the_set_and_who_is_proposed() -> None:
     alone = found(0, "a")
     wider = alone.change(frozenset((0, 1)), {1: "b"})
-    replicas = in_sync.heard((), Report(1, "b", 1, 80))
+    replicas = in_sync.heard((), Report(1, "b", 1, 80, 7))
     assert in_sync.counted(alone, wider) == in_sync.counted(wider, alone) == {0, 1}
     assert in_sync.confirm_offset(50, 100, 0, frozenset((0, 1)), replicas) == 80
     assert in_sync.confirm_offset(90, 100, 0, frozenset((0, 1)), replicas) == 90
     assert in_sync.confirm_offset(50, 100, 0, frozenset((0, 1, 2)), replicas) == 50  # nothing was heard of 2
+    assert in_sync.confirm_number(5, 9, 0, frozenset((0, 1)), replicas) == 7
+    assert in_sync.confirm_number(8, 9, 0, frozenset((0, 1)), replicas) == 8
+    assert in_sync.confirm_number(5, 9, 0, frozenset((0, 1, 2)), replicas) == 5
 
 
 @pytest.mark.parametrize(
     ("replica", "members"),
     [
-        (Replica(3, "d", 80, follows=True), {0, 1, 2, 3}),
-        (Replica(3, "d", 79, follows=True), None),
-        (Replica(3, "d", 80, follows=False), None),
-        (Replica(1, "b", 80, follows=True), None),
-        (Replica(1, "b", 0, follows=True), None),
-        (Replica(1, "b", 0, follows=False), {0, 2}),
-        (Replica(1, "another disk", 80, follows=True), {0, 1, 2}),
+        (Replica(3, "d", 80, follows=True, tables=5), {0, 1, 2, 3}),
+        (Replica(3, "d", 79, follows=True, tables=5), None),
+        (Replica(3, "d", 80, follows=True, tables=4), None),
+        (Replica(3, "d", 80, follows=False, tables=5), None),
+        (Replica(1, "b", 80, follows=True, tables=5), None),
+        (Replica(1, "b", 0, follows=True, tables=5), None),
+        (Replica(1, "b", 0, follows=False, tables=5), {0, 2}),
+        (Replica(1, "another disk", 80, follows=True, tables=5), {0, 1, 2}),
     ],
 )
 def test_the_set_that_a_master_proposes(replica: Replica, members: set[int] | None) -> None:
-    wanted = in_sync.change(GROUP, (replica,), confirmed=80, epoch_start=60)
+    wanted = in_sync.change(GROUP, (replica,), confirmed=80, tables=5, epoch_start=60)
     assert (wanted.sync_state_set if wanted is not None else None) == members
     if wanted is not None and replica.follows:
         assert wanted.has(replica.broker_id, replica.store)

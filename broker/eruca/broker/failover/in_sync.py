@@ -19,6 +19,8 @@ class Report(NamedTuple):
     store: str
     epoch: int
     end: int
+    tables: int = 0
+    """The number of the last change of the master's tables that it has."""
 
 
 class Replica(NamedTuple):
@@ -29,6 +31,7 @@ class Replica(NamedTuple):
     end: int
     follows: bool
     """Whether it is connected, and fast enough."""
+    tables: int = 0
 
 
 Replicas = tuple[Replica, ...]
@@ -50,7 +53,7 @@ def without(replicas: Replicas, broker_id: int) -> Replicas:
 
 def heard(replicas: Replicas, report: Report) -> Replicas:
     """The replicas after a report of the present epoch."""
-    new = Replica(report.broker_id, report.store, report.end, follows=True)
+    new = Replica(report.broker_id, report.store, report.end, follows=True, tables=report.tables)
     return tuple(sorted((*without(replicas, report.broker_id), new)))
 
 
@@ -88,11 +91,18 @@ def confirm_offset(confirmed: int, own: int, master: int, members: frozenset[int
     return max(end, confirmed)
 
 
-def change(group: Group, replicas: Replicas, confirmed: int, epoch_start: int) -> Group | None:
+def confirm_number(confirmed: int, own: int, master: int, members: frozenset[int], replicas: Replicas) -> int:
+    """As ``confirm_offset``, of the numbered changes of tables."""
+    numbers = {replica.broker_id: replica.tables for replica in replicas}
+    return max(confirmed, min([own, *(numbers.get(each, confirmed) for each in members if each != master)]))
+
+
+def change(group: Group, replicas: Replicas, confirmed: int, tables: int, epoch_start: int) -> Group | None:
     """The set that a master has to propose; None while etcd's is right.
 
-    Out goes who does not follow. In comes who has all that is confirmed and reached the epoch's start: also a member
-    with another store than the one it was taken in with (a new disk, or a log that may have lost its end).
+    Out goes who does not follow. In comes who has all that is confirmed, of log and of ``tables``, and reached the
+    epoch's start: also a member with another store than the one it was taken in with (a new disk, or a log that may
+    have lost its end).
     """
     members = set(group.sync_state_set)
     stores: dict[int, str] = {}
@@ -100,7 +110,9 @@ def change(group: Group, replicas: Replicas, confirmed: int, epoch_start: int) -
         broker_id = replica.broker_id
         if not replica.follows:
             members.discard(broker_id)
-        elif replica.end >= max(confirmed, epoch_start) and not group.has(broker_id, replica.store):
+        elif group.has(broker_id, replica.store):
+            pass
+        elif replica.end >= max(confirmed, epoch_start) and replica.tables >= tables:
             members.add(broker_id)
             stores[broker_id] = replica.store
     if not stores and members == group.sync_state_set:

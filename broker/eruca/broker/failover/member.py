@@ -58,6 +58,10 @@ class Member(NamedTuple):
     known: Known | None = None
     confirmed: int = 0
     """Up to where it may show its log."""
+    tables: int = 0
+    """The number of the last change of the tables, in the present epoch, that it has: at a master, of all changes."""
+    tables_confirmed: int = 0
+    """At a master: up to which number all of the set have them."""
     proposed: Group | None = None
     """The change that it asked etcd for, while it is not known what became of it."""
     replicas: Replicas = ()
@@ -110,6 +114,13 @@ class Copied(NamedTuple):
     confirmed: int
 
 
+class TablesCopied(NamedTuple):
+    """The tables are the master's, with all changes up to ``number``."""
+
+    master_epoch: int
+    number: int
+
+
 class MasterLost(NamedTuple):
     """The connection to the master ended."""
 
@@ -138,6 +149,12 @@ class Stored(NamedTuple):
     end: int
 
 
+class TablesChanged(NamedTuple):
+    """The master's tables have changed; ``number`` changes since it is the master."""
+
+    number: int
+
+
 class Noted(NamedTuple):
     """The new epoch is on the disk."""
 
@@ -149,11 +166,13 @@ Event = (
     | MasterSilent
     | Welcomed
     | Copied
+    | TablesCopied
     | MasterLost
     | Asked
     | Reported
     | ReplicaLost
     | Stored
+    | TablesChanged
     | Noted
 )
 
@@ -286,9 +305,9 @@ class Rules:
                 return self._stand(member, known)
             case Noted():
                 return self._accept(member, known)
-            case Welcomed() | Copied() | MasterLost():
+            case Welcomed() | Copied() | TablesCopied() | MasterLost():
                 return self._follow(member, known, event)
-            case Asked() | Reported() | ReplicaLost() | Stored():
+            case Asked() | Reported() | ReplicaLost() | Stored() | TablesChanged():
                 return self._lead(member, known, event)
 
     def _read(self, member: Member, read: Read) -> Step:
@@ -334,17 +353,21 @@ class Rules:
         """All of the log is the truth now."""
         if member.state is not State.PROMOTING or member.epoch != known.group.master_epoch:
             return Step(member)
-        return Step(member._replace(state=State.MASTER, confirmed=member.end), (Accept(),))
+        new = member._replace(state=State.MASTER, confirmed=member.end, tables=0, tables_confirmed=0)
+        return Step(new, (Accept(),))
 
     # ---- a follower
 
-    def _follow(self, member: Member, known: Known, event: Welcomed | Copied | MasterLost) -> Step:
+    def _follow(self, member: Member, known: Known, event: Welcomed | Copied | TablesCopied | MasterLost) -> Step:
         epoch = known.group.master_epoch
         match event:
             case Welcomed() if member.state is State.JOINING and event.master_epoch == epoch:
                 return self._join(member, event)
             case Copied() if member.state is State.FOLLOWING and event.master_epoch == epoch:
                 return self._copied(member, event)
+            case TablesCopied() if member.state is State.FOLLOWING and event.master_epoch == epoch:
+                new = member._replace(tables=event.number)
+                return Step(new, (self._tell(new, epoch),))
             case MasterLost() if member.state is State.FOLLOWING:
                 joining = member._replace(state=State.JOINING)
                 return Step(joining, (Seek(), Join(known.group.master_broker_id, epoch)))
@@ -356,8 +379,9 @@ class Rules:
             reason = "the log has nothing in common with the master's: empty the store, or start it in another group"
             return Step(member._replace(state=State.BARRED), (Bar(reason),))
         epochs = lists.cut(member.epochs, end)
-        new = member._replace(state=State.FOLLOWING, end=end, epochs=epochs, confirmed=min(answer.confirmed, end))
-        report = Tell(Report(member.broker_id, member.store, answer.master_epoch, end))
+        confirmed = min(answer.confirmed, end)
+        new = member._replace(state=State.FOLLOWING, end=end, epochs=epochs, confirmed=confirmed, tables=0)
+        report = self._tell(new, answer.master_epoch)
         return Step(new, (CutTo(end, epochs), report) if end < member.end else (report,))
 
     def _copied(self, member: Member, event: Copied) -> Step:
@@ -365,12 +389,17 @@ class Rules:
         if event.part is not None and event.part not in epochs:
             epochs = lists.begin(epochs, event.part.epoch, event.part.start)
         new = member._replace(end=event.end, epochs=epochs, confirmed=min(event.confirmed, event.end))
-        report = Tell(Report(member.broker_id, member.store, event.master_epoch, event.end))
+        report = self._tell(new, event.master_epoch)
         return Step(new, (report,) if epochs is member.epochs else (Note(epochs), report))
+
+    def _tell(self, member: Member, epoch: int) -> Tell:
+        return Tell(Report(member.broker_id, member.store, epoch, member.end, member.tables))
 
     # ---- a master
 
-    def _lead(self, member: Member, known: Known, event: Asked | Reported | ReplicaLost | Stored) -> Step:
+    def _lead(
+        self, member: Member, known: Known, event: Asked | Reported | ReplicaLost | Stored | TablesChanged
+    ) -> Step:
         if member.state is not State.MASTER:
             return Step(member)
         match event:
@@ -386,6 +415,8 @@ class Rules:
                 return self._lost(member, broker_id)
             case Stored(end):
                 return self._set_moved(member._replace(end=end))
+            case TablesChanged(number):
+                return self._set_moved(member._replace(tables=number))
 
     def _lost(self, member: Member, broker_id: int) -> Step:
         """What it has reported counts no more: until etcd has taken it out, nothing is confirmed."""
@@ -395,16 +426,22 @@ class Rules:
         """Confirm what all have, and propose the set that is right, if no other change is under way."""
         known = member.known
         assert known is not None
-        new = member._replace(confirmed=self._confirmed(member, known))
+        confirmed, tables = self._confirmed(member, known)
+        new = member._replace(confirmed=confirmed, tables_confirmed=tables)
         if member.proposed is not None:
             return Step(new)
-        wanted = in_sync.change(known.group, new.replicas, new.confirmed, new.epochs[-1].start)
+        wanted = in_sync.change(known.group, new.replicas, new.confirmed, tables, new.epochs[-1].start)
         if wanted is None:
             return Step(new)
         return Step(new._replace(proposed=wanted), (Propose(wanted, known.revision),))
 
-    def _confirmed(self, member: Member, known: Known) -> int:
+    def _confirmed(self, member: Member, known: Known) -> tuple[int, int]:
+        """Up to where log and tables are confirmed."""
+        before = member.confirmed, member.tables_confirmed
         if not in_sync.enough(known.group, member.proposed, self._least):
-            return member.confirmed
-        members = self.counted(member, known)
-        return in_sync.confirm_offset(member.confirmed, member.end, member.broker_id, members, member.replicas)
+            return before
+        me, members, replicas = member.broker_id, self.counted(member, known), member.replicas
+        return (
+            in_sync.confirm_offset(before[0], member.end, me, members, replicas),
+            in_sync.confirm_number(before[1], member.tables, me, members, replicas),
+        )

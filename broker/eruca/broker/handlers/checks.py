@@ -5,15 +5,18 @@ Each check raises Refused with the code and the text of 4.9.7 (TopicValidator, A
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 
 from eruca.broker.broker import Broker
+from eruca.broker.store.results import Durability
 from eruca.protocol import names
 from eruca.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
+from eruca.remoting import Reply
 from eruca.remoting.descriptors import is_exhausted, reason
+from eruca.remoting.router import Result
 
 CLIENT_ID_MAX_LENGTH = 255
 """Characters; Apache has no limit, and a client has about 40."""
@@ -79,7 +82,9 @@ def changeable_topic(broker: Broker, topic: str) -> None:
 
 
 def leads_surely(broker: Broker) -> None:
-    """Refuse where another master may have been elected meanwhile, which would answer otherwise."""
+    """Refuse where the group has another master, or may have elected one meanwhile, which would answer otherwise."""
+    if broker.role.elected and broker.role.is_slave:
+        raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is not the master of its group: ask the master")
     if broker.role.epoch and not broker.registration.is_sure():
         raise Refused(
             ResponseCode.SERVICE_NOT_AVAILABLE,
@@ -95,6 +100,31 @@ def changeable(broker: Broker) -> None:
             ResponseCode.SYSTEM_ERROR,
             "Can't modify topic or subscription group from slave broker, please execute it from master broker.",
         )
+
+
+def confirmed(broker: Broker, reply: Reply, *, on_disk: bool = False) -> Result:
+    """The reply to a change of tables, when all of the syncStateSet have it; offsets ``on_disk`` where it says so.
+
+    A broker of no group that elects its master answers at once.
+    """
+    waiting = broker.tables.confirmed(on_disk=on_disk) if broker.tables is not None else None
+    return reply if waiting is None else _when_confirmed(waiting, reply)
+
+
+async def all_confirmed(broker: Broker, *, on_disk: bool = False) -> None:
+    """Wait for that."""
+    waiting = broker.tables.confirmed(on_disk=on_disk) if broker.tables is not None else None
+    if waiting is not None:
+        await _when_confirmed(waiting, Reply())
+
+
+async def _when_confirmed(waiting: Awaitable[Durability], reply: Reply) -> Reply:
+    if await waiting is not Durability.DURABLE:
+        raise Refused(
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+            "the other brokers of the group have not confirmed the change in time, it may be lost: do it again",
+        )
+    return reply
 
 
 def known_topic(broker: Broker, topic: str) -> TopicConfig:

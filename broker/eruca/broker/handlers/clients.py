@@ -11,7 +11,14 @@ from collections.abc import Iterable
 from functools import partial
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import leads_surely, legal_client_id, legal_group, legal_topic
+from eruca.broker.handlers.checks import (
+    all_confirmed,
+    confirmed,
+    leads_surely,
+    legal_client_id,
+    legal_group,
+    legal_topic,
+)
 from eruca.broker.state.clients import Member
 from eruca.broker.state.topics import UNIT_SUB
 from eruca.protocol import api, bodies, names
@@ -56,25 +63,30 @@ MOST_LOCKS_AT_ONCE = 1024
 def heartbeat(broker: Broker, call: Call[Empty]) -> Result:
     """34: the groups and subscriptions of a client."""
     try:
-        return _heard(broker, call, HeartbeatData.decode_request(call.body, DIALECT_AT_ONCE))
+        beat = HeartbeatData.decode_request(call.body, DIALECT_AT_ONCE)
     except LongDialect:
         return _long_heartbeat(broker, call)
     except ProtocolError as error:
         raise _unreadable(error) from None
+    return confirmed(broker, Reply()) if _heard(broker, call, beat) else Reply()
 
 
 async def _long_heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
     try:
-        return _heard(broker, call, await in_thread(partial(HeartbeatData.decode_request, call.body)))
+        beat = await in_thread(partial(HeartbeatData.decode_request, call.body))
     except ProtocolError as error:
         raise _unreadable(error) from None
+    if _heard(broker, call, beat):
+        await all_confirmed(broker)
+    return Reply()
 
 
 def _unreadable(error: ProtocolError) -> Refused:
     return Refused(ResponseCode.SYSTEM_ERROR, f"the heartbeat cannot be read: {error}")
 
 
-def _heard(broker: Broker, call: Call[Empty], beat: HeartbeatData) -> Reply:
+def _heard(broker: Broker, call: Call[Empty], beat: HeartbeatData) -> bool:
+    """Take in a heartbeat; whether it has changed groups, topics or filters that all brokers of a group have."""
     legal_client_id(beat.client_id)
     count = len(beat.consumer_data_set) + len(beat.producer_data_set)
     if count > MOST_GROUPS:
@@ -90,6 +102,7 @@ def _heard(broker: Broker, call: Call[Empty], beat: HeartbeatData) -> Reply:
             "heartbeats",
         )
     now = broker.monotonic()
+    before = broker.tables.number if broker.tables is not None else 0
     refused: Refused | None = None
 
     def member() -> Member:
@@ -114,7 +127,7 @@ def _heard(broker: Broker, call: Call[Empty], beat: HeartbeatData) -> Reply:
             broker.clients.register_producer(producer.group_name, member())
     if refused is not None:
         raise refused
-    return Reply()
+    return broker.tables is not None and broker.tables.number != before
 
 
 def _legal(data: ConsumerData) -> None:
@@ -319,8 +332,6 @@ def lock(broker: Broker, call: Call[Empty]) -> Result:
     """Lock queues for a client; the answer names those that it now holds."""
     ask = _asked(call)
     leads_surely(broker)
-    if broker.role.elected and broker.role.is_slave:
-        raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is not the master of its group: lock there")
     if len(ask.mq_set) > MOST_LOCKS_AT_ONCE:
         return _lock_many(broker, ask)
     held = broker.locks.lock(ask.consumer_group, ask.mq_set, ask.client_id, broker.monotonic())
@@ -329,13 +340,14 @@ def lock(broker: Broker, call: Call[Empty]) -> Result:
             ResponseCode.SYSTEM_BUSY,
             f"{broker.locks.most} queues are locked at this broker, more may not be: locks end when their consumers do",
         )
-    return Reply(body=LockBatchAnswer(locked=held).encode())
+    return confirmed(broker, Reply(body=LockBatchAnswer(locked=held).encode()))
 
 
 async def _lock_many(broker: Broker, ask: LockBatchRequest) -> Reply:
     held: list[MessageQueue] = []
     async for queues in sliced(batches(ask.mq_set)):
         held += broker.locks.lock(ask.consumer_group, queues, ask.client_id, broker.monotonic())
+    await all_confirmed(broker)
     return Reply(body=await encoded(LockBatchAnswer(locked=held)))
 
 

@@ -6,7 +6,7 @@ Requests 200, 201, 207 and 352. A change is on disk before the answer.
 from __future__ import annotations
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import changeable, legal_group, persisting, within_bounds
+from eruca.broker.handlers.checks import all_confirmed, changeable, legal_group, persisting, within_bounds
 from eruca.protocol import api
 from eruca.protocol.bodies import DIALECT_AT_ONCE, SubscriptionGroupConfig
 from eruca.protocol.codes import ResponseCode
@@ -36,6 +36,7 @@ async def update(broker: Broker, call: Call[Empty]) -> Reply:
     broker.groups.put(config)
     with persisting(f"the group {config.group_name}"):
         await broker.groups.saved()
+    await all_confirmed(broker)
     return Reply()
 
 
@@ -69,4 +70,5 @@ async def delete(broker: Broker, call: Call[DeleteSubscriptionGroup]) -> Reply:
         await broker.groups.saved()
         if call.header.remove_offset:
             await broker.offsets.saved()
+    await all_confirmed(broker, on_disk=call.header.remove_offset)
     return Reply()

@@ -6,7 +6,15 @@ Requests 14, 15, 29 to 32, 43, 45, 308 and 314. Facts: ConsumerManageProcessor a
 from __future__ import annotations
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import leads_surely, legal_group, legal_topic, need_room_for_offset, persisting
+from eruca.broker.handlers.checks import (
+    all_confirmed,
+    confirmed,
+    leads_surely,
+    legal_group,
+    legal_topic,
+    need_room_for_offset,
+    persisting,
+)
 from eruca.protocol import api
 from eruca.protocol.bodies import CorrectionOffsets
 from eruca.protocol.codes import ResponseCode
@@ -23,6 +31,7 @@ from eruca.protocol.headers.offsets import (
     UpdateConsumerOffset,
 )
 from eruca.remoting import Call, Reply, Routes, audit
+from eruca.remoting.router import Result
 from eruca.remoting.slices import encoded, sliced
 
 routes: Routes[Broker] = Routes()
@@ -49,7 +58,7 @@ async def query(broker: Broker, call: Call[QueryConsumerOffset]) -> Reply:
 
 
 @routes.on(api.UPDATE_CONSUMER_OFFSET)
-def update(broker: Broker, call: Call[UpdateConsumerOffset]) -> Reply:
+def update(broker: Broker, call: Call[UpdateConsumerOffset]) -> Result:
     """Commit an offset. It may be lower than before, and is not compared with the queue."""
     ask = call.header
     leads_surely(broker)
@@ -60,7 +69,7 @@ def update(broker: Broker, call: Call[UpdateConsumerOffset]) -> Reply:
         _note_reset(broker, call)
     need_room_for_offset(broker, ask.consumer_group, ask.topic, ask.queue_id)
     broker.offsets.commit(ask.consumer_group, ask.topic, ask.queue_id, ask.commit_offset)
-    return Reply()
+    return Reply() if call.oneway else confirmed(broker, Reply())
 
 
 def _note_reset(broker: Broker, call: Call[UpdateConsumerOffset]) -> None:
@@ -137,6 +146,7 @@ async def clone(broker: Broker, call: Call[CloneGroupOffset]) -> Reply:
     before the answer.
     """
     ask = call.header
+    leads_surely(broker)
     legal_group(ask.dest_group)
     topics = [ask.topic] if ask.topic and not ask.topic.isspace() else broker.offsets.topics_of(ask.src_group)
     online = broker.clients.consumer(ask.src_group)
@@ -147,4 +157,5 @@ async def clone(broker: Broker, call: Call[CloneGroupOffset]) -> Reply:
     call.note(after=f"those of group {ask.src_group} in {', '.join(sorted(topics)) or 'no topic'}")
     with persisting(f"the offsets of {ask.dest_group}"):
         await broker.offsets.saved()
+    await all_confirmed(broker, on_disk=True)
     return Reply()

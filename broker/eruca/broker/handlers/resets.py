@@ -13,7 +13,7 @@ from functools import partial
 import structlog
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import legal_group, legal_topic, need_room_for_offset
+from eruca.broker.handlers.checks import all_confirmed, leads_surely, legal_group, legal_topic, need_room_for_offset
 from eruca.broker.services.resets import END, QueueOffsets, plan
 from eruca.broker.state.clients import Member
 from eruca.broker.store.lookup import Lookup
@@ -51,6 +51,7 @@ async def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
     offset is committed here.
     """
     ask = call.header
+    leads_surely(broker)
     legal_topic(ask.topic)
     legal_group(ask.group)
     single = ask.queue_id is not None and ask.queue_id >= 0
@@ -61,6 +62,7 @@ async def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
         for queue, offset in table.items():
             need_room_for_offset(broker, ask.group, ask.topic, queue.queue_id)
             broker.offsets.commit(ask.group, ask.topic, queue.queue_id, offset)
+        await all_confirmed(broker, on_disk=True)
         return Reply(body=ResetOffsetBody(offset_table=table).encode())
     if group is None:
         raise Refused(

@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import changeable_topic, known_topic, persisting, within_bounds
+from eruca.broker.handlers.checks import all_confirmed, changeable_topic, known_topic, persisting, within_bounds
 from eruca.broker.store.lookup import Lookup
 from eruca.protocol import api, names
 from eruca.protocol.bodies import GroupList, TopicConfig, TopicList, TopicOffset, TopicStatsTable
@@ -57,6 +57,7 @@ async def update(broker: Broker, call: Call[CreateTopic]) -> Reply:
     broker.topics.put(config)
     with persisting(f"the topic {ask.topic}"):
         await broker.topics.saved()
+    await all_confirmed(broker)
     await _register(broker, ask.topic)
     return Reply()
 
@@ -93,6 +94,7 @@ async def delete(broker: Broker, call: Call[OfTopic]) -> Reply:
         broker.holds.drop(topic)
         await broker.topics.saved()
         await broker.offsets.saved()
+    await all_confirmed(broker, on_disk=True)
     return Reply()
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import structlog
 
+from eruca.broker.state.parts import Part, unheard
 from eruca.broker.state.state_file import SavedState, Saver, read_state
 from eruca.protocol.bloom import BloomFilter
 from eruca.protocol.bodies import ConsumerFilterData, ConsumerFilters, SubscriptionData, TopicFilters
@@ -59,6 +60,7 @@ class Filters(SavedState):
         self._clean_after = clean_after
         self._bloom = bloom
         self._topics: dict[str, dict[str, Filter]] = {}
+        self.on_change: Callable[[str], object] = unheard
         self._saver = Saver(path, self.encode)
 
     # ------------------------------------------------------------------ reading
@@ -126,10 +128,10 @@ class Filters(SavedState):
             if known.dead or wanted.sub_version != known.data.client_version:
                 known.data.dead_time = 0
                 known.data.client_version = wanted.sub_version
-                self._saver.changed()
+                self._change(known.data)
             return
         del self._topics[wanted.topic][group]
-        self._saver.changed()
+        self._change(known.data)
         self._add(group, wanted)
 
     def _add(self, group: str, wanted: SubscriptionData) -> None:
@@ -143,7 +145,7 @@ class Filters(SavedState):
             bloom_filter_data=self._bloom.data(f"{group}#{wanted.topic}"),
         )
         if self._put(data):
-            self._saver.changed()
+            self._change(data)
 
     def _put(self, data: ConsumerFilterData) -> bool:
         if data.expression_type != SQL92:
@@ -165,17 +167,51 @@ class Filters(SavedState):
         for found in filters:
             if not found.dead:
                 found.data.dead_time = self._clock()
-                self._saver.changed()
+                self._change(found.data)
 
     def clean(self) -> None:
         """Remove the filters that have been dead for too long."""
         before = self._clock() - self._clean_after()
         for topic, groups in list(self._topics.items()):
             for group in [name for name, found in groups.items() if found.dead and found.data.dead_time <= before]:
-                del groups[group]
-                self._saver.changed()
+                self._change(groups.pop(group).data)
             if not groups:
                 del self._topics[topic]
+
+    def _change(self, data: ConsumerFilterData) -> None:
+        self._saver.changed()
+        self.on_change(f"{data.topic}@{data.consumer_group}")
+
+    # ------------------------------------------------------------------ parts
+
+    def part(self, keys: Iterable[str] | None) -> Part:
+        """As in ``parts.Table``; the keys are ``topic@group``."""
+        if keys is None:
+            return Part(True, self.encode(), [])
+        topics: dict[str, TopicFilters] = {}
+        missing = []
+        for key in keys:
+            topic, _, group = key.partition("@")
+            found = self.get(topic, group)
+            if found is None:
+                missing.append(key)
+            else:
+                there = topics.setdefault(topic, TopicFilters(topic=topic, group_filter_data={}))
+                there.group_filter_data[group] = found.filed()
+        return Part(False, ConsumerFilters(filter_data_by_topic=topics).encode(), missing)
+
+    def take_part(self, part: Part) -> None:
+        """As in ``parts.Table``."""
+        other = ConsumerFilters.decode(part.entries).filter_data_by_topic
+        if part.whole:
+            self._topics.clear()
+        for key in part.gone:
+            topic, _, group = key.partition("@")
+            self._topics.get(topic, {}).pop(group, None)
+        for filters in other.values():
+            for data in filters.group_filter_data.values():
+                self._put(data)
+        self._saver.changed()
 
     # ------------------------------------------------------------------ keeping
 

@@ -6,11 +6,12 @@ what is committed. Invariant: every change increments the version and is on disk
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import structlog
 
+from eruca.broker.state.parts import Part, gone, unheard
 from eruca.broker.state.state_file import SavedState, Saver, read_state
 from eruca.protocol import names
 from eruca.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
@@ -38,6 +39,7 @@ class Groups(SavedState):
         most: Callable[[], int] = lambda: 0,
     ) -> None:
         self.version = DataVersion(timestamp=clock())
+        self.on_change: Callable[[str], object] = unheard
         self._clock = clock
         self._auto_create = auto_create
         self._most = most
@@ -98,13 +100,13 @@ class Groups(SavedState):
     def put(self, config: SubscriptionGroupConfig) -> None:
         """Create a group or replace its settings."""
         self._table[config.group_name] = config
-        self._change()
+        self._change(config.group_name)
 
     def remove(self, name: str) -> SubscriptionGroupConfig | None:
         """Delete a group; its offsets stay. Returns None if it did not exist."""
         config = self._table.pop(name, None)
         if config is not None:
-            self._change()
+            self._change(name)
         return config
 
     def take_over(self, other: SubscriptionGroupWrapper) -> None:
@@ -112,8 +114,27 @@ class Groups(SavedState):
 
         A group with more retry queues than a topic may have stays as it was here.
         """
-        if other.data_version == self.version:
+        if other.data_version != self.version:
+            self._replace(other)
+
+    def part(self, keys: Iterable[str] | None) -> Part:
+        """As in ``parts.Table``; the keys are names."""
+        table = self._table if keys is None else {key: self._table[key] for key in keys if key in self._table}
+        entries = SubscriptionGroupWrapper(data_version=self.version, subscription_group_table=dict(table)).encode()
+        return Part(keys is None, entries, gone(keys, self._table))
+
+    def take_part(self, part: Part) -> None:
+        """As in ``parts.Table``."""
+        other = SubscriptionGroupWrapper.decode(part.entries)
+        if part.whole:
+            self._replace(other)
             return
+        self._take(other)
+        for name in part.gone:
+            self._table.pop(name, None)
+        self._saver.changed()
+
+    def _replace(self, other: SubscriptionGroupWrapper) -> None:
         former = self._table
         self._table = {}
         self._take(other)
@@ -132,9 +153,10 @@ class Groups(SavedState):
                 self._table[name] = config
         self.version = other.data_version
 
-    def _change(self) -> None:
+    def _change(self, name: str) -> None:
         self.version = self.version.following(self._clock())
         self._saver.changed()
+        self.on_change(name)
 
     def _encode(self) -> bytes:
         return self.wrapper().encode(Style.PRETTY)

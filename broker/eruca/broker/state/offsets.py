@@ -6,10 +6,11 @@ none. Commits reach the disk with the next save (every 5 s, and at the stop).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from eruca.broker.state.parts import Part, gone, unheard
 from eruca.broker.state.state_file import SavedState, Saver, read_state
 from eruca.protocol import names
 from eruca.protocol.bodies import ConsumerOffsets
@@ -28,6 +29,7 @@ class Offsets(SavedState):
         self._topics: dict[str, set[str]] = {}
         """The topics of each group, and the groups of each topic: a search of the table would take too long."""
         self._groups: dict[str, set[str]] = {}
+        self.on_change: Callable[[str], object] = unheard
         self.count = 0
         """The offsets that there are."""
         self.most = MOST_OFFSETS
@@ -93,7 +95,7 @@ class Offsets(SavedState):
         if queue_id not in queues:
             self.count += 1
         queues[queue_id] = offset
-        self._saver.changed()
+        self._change(key)
 
     def take_over(self, other: ConsumerOffsets) -> None:
         """Add the offsets of a master's table; groups and topics that it does not have stay."""
@@ -115,16 +117,30 @@ class Offsets(SavedState):
                 if offset > (end := end_of(topic, queue_id)):
                     queues[queue_id] = end
                     lowered += 1
-        if lowered:
-            self._saver.changed()
+                    self._change(key)
         return lowered
+
+    def part(self, keys: Iterable[str] | None) -> Part:
+        """As in ``parts.Table``; the keys are ``topic@group``."""
+        table = self._table if keys is None else {key: self._table[key] for key in keys if key in self._table}
+        return Part(keys is None, ConsumerOffsets(offset_table=table).encode(), gone(keys, self._table))
+
+    def take_part(self, part: Part) -> None:
+        """As in ``parts.Table``."""
+        other = ConsumerOffsets.decode(part.entries).offset_table
+        there = part.gone if not part.whole else [key for key in self._table if key not in other]
+        self._remove([key for key in there if key in self._table])
+        for key, queues in other.items():
+            self._put(key, queues)
+        self._saver.changed()
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """Copy the offsets of group ``source`` in a topic to group ``target``."""
         offsets = self._table.get(f"{topic}@{source}")
         if offsets is not None:
-            self._put(f"{topic}@{target}", dict(offsets))
-            self._saver.changed()
+            key = f"{topic}@{target}"
+            self._put(key, dict(offsets))
+            self._change(key)
 
     def remove_group(self, group: str) -> None:
         """Delete all offsets of a group."""
@@ -156,8 +172,11 @@ class Offsets(SavedState):
             topic, group = _split(key)
             _discard(self._topics, group, topic)
             _discard(self._groups, topic, group)
-        if keys:
-            self._saver.changed()
+            self._change(key)
+
+    def _change(self, key: str) -> None:
+        self._saver.changed()
+        self.on_change(key)
 
 
 def _split(key: str) -> tuple[str, str]:

@@ -6,11 +6,12 @@ increments the version, is passed to the watchers, and is on disk once ``saved``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import structlog
 
+from eruca.broker.state.parts import Part, gone, unheard
 from eruca.broker.state.prefix_limits import PrefixLimits
 from eruca.broker.state.state_file import SavedState, Saver, read_state
 from eruca.protocol import names
@@ -60,6 +61,7 @@ class Topics(SavedState):
     ) -> None:
         self.version = DataVersion(timestamp=clock())
         self.watchers: list[Callable[[str], None]] = []
+        self.on_change: Callable[[str], object] = unheard
         self._clock = clock
         self._most = most
         self._prefixes = prefixes
@@ -205,8 +207,10 @@ class Topics(SavedState):
 
         A topic with more queues than a topic may have stays as it was here.
         """
-        if other.data_version == self.version:
-            return
+        if other.data_version != self.version:
+            self._replace(other)
+
+    def _replace(self, other: TopicConfigSerializeWrapper) -> None:
         former = self._table
         self._table = {}
         self._take(other)
@@ -216,9 +220,25 @@ class Topics(SavedState):
             if name in former:
                 self._table[name] = former[name]
         self._saver.changed()
-        for name in former.keys() | self._table.keys():
-            for watch in self.watchers:
-                watch(name)
+        self._tell(former.keys() | self._table.keys())
+
+    def part(self, keys: Iterable[str] | None) -> Part:
+        """As in ``parts.Table``; the keys are names."""
+        table = self._table if keys is None else {key: self._table[key] for key in keys if key in self._table}
+        entries = TopicConfigSerializeWrapper(data_version=self.version, topic_config_table=dict(table)).encode()
+        return Part(keys is None, entries, gone(keys, self._table))
+
+    def take_part(self, part: Part) -> None:
+        """As in ``parts.Table``."""
+        other = TopicConfigSerializeWrapper.decode(part.entries)
+        if part.whole:
+            self._replace(other)
+            return
+        self._take(other)
+        for name in part.gone:
+            self._table.pop(name, None)
+        self._saver.changed()
+        self._tell([*other.topic_config_table, *part.gone])
 
     def _take(self, other: TopicConfigSerializeWrapper) -> None:
         """Take the version and the topics with legal names."""
@@ -235,8 +255,13 @@ class Topics(SavedState):
 
     def _change(self, name: str) -> None:
         self.renew()
-        for watch in self.watchers:
-            watch(name)
+        self.on_change(name)
+        self._tell([name])
+
+    def _tell(self, changed: Iterable[str]) -> None:
+        for name in changed:
+            for watch in self.watchers:
+                watch(name)
 
     def _encode(self) -> bytes:
         return self.wrapper().encode(Style.PRETTY)

@@ -12,7 +12,7 @@ from eruca.broker.failover.epochs import Epoch
 from eruca.broker.failover.member import State, Welcomed
 from eruca.broker.services.failover import messages
 from eruca.broker.services.failover.messages import Beat, Hello, Kind
-from eruca.broker.services.failover.ports import Frame
+from eruca.broker.services.failover.ports import Frame, TableFrame
 from eruca.protocol.errors import ProtocolError
 from tests.support.coordination import FakeClient, FakeCoordinator
 from tests.support.failover_groups import KEYS, Machine, MemoryGroup
@@ -38,6 +38,9 @@ async def until(condition: Callable[[], bool]) -> None:
 class ByHand:
     """A peer of a broker's HA port."""
 
+    tables = 0
+    """The number of the tables that was sent to it last."""
+
     async def connect(self, machine: Machine[FakeClient]) -> ByHand:
         host, _, port = machine.ha_address.rpartition(":")
         self.reader, self.writer = await asyncio.open_connection(host, int(port))
@@ -60,6 +63,9 @@ class ByHand:
             kind, body = await self.next()
             if kind is Kind.PART:
                 return messages.read_part(body)
+            if kind is Kind.TABLES:
+                self.tables = messages.read_tables(body).number
+                continue
             assert kind is Kind.BEAT
             self.writer.write(messages.heard(messages.read_beat(body).stamp))
 
@@ -147,7 +153,7 @@ async def test_a_replica_gets_the_log_from_where_its_own_ends_and_each_part_is_o
     kind, body = await hand.greet(master)
     assert kind is Kind.WELCOME
     assert messages.read_welcome(body) == Welcomed(3, (Epoch(2, 0), Epoch(3, 10)), 15, 15)
-    hand.writer.write(messages.report(3, 4))
+    hand.writer.write(messages.report(3, 4, 0))
     parts = [await hand.next_part() for _ in range(4)]
     assert [(each.offset, each.part, each.data) for each in parts] == [
         (4, Epoch(2, 0), b"\2\2\2"),
@@ -155,7 +161,8 @@ async def test_a_replica_gets_the_log_from_where_its_own_ends_and_each_part_is_o
         (10, Epoch(3, 10), b"\3\3\3"),
         (13, Epoch(3, 10), b"\3\3"),
     ]
-    hand.writer.write(messages.report(3, 15))
+    assert hand.tables == 1  # they come first
+    hand.writer.write(messages.report(3, 15, 1))
     await group.led(by=1, members={1, 9})
     await hand.close()
     await group.led(by=1, members={1})
@@ -200,7 +207,7 @@ async def test_a_replica_cannot_have_more_than_the_master(group: MemoryGroup[Fak
     master = await alone(group)
     hand = ByHand()
     await hand.greet(master)
-    hand.writer.write(messages.report(2, 11))
+    hand.writer.write(messages.report(2, 11, 0))
     await hand.end()
     assert master.members == {1}
 
@@ -209,7 +216,7 @@ async def test_a_replica_that_reports_of_another_epoch_does_not_count(group: Mem
     master = await alone(group)
     hand = ByHand()
     await hand.greet(master)
-    hand.writer.write(messages.report(1, 10))
+    hand.writer.write(messages.report(1, 10, 0))
     while (await hand.next())[0] is not Kind.BEAT:
         pass
     assert master.members == {1}
@@ -223,16 +230,25 @@ async def test_messages_come_back_as_they_were() -> None:
     reader = asyncio.StreamReader()
     reader.feed_data(messages.welcome(Welcomed(3, (Epoch(1, 0), Epoch(3, 1 << 40)), 1 << 41, 5)))
     reader.feed_data(messages.part_head(3, Epoch(1, 0), 7, 2, 5) + b"xy" + messages.beat(Beat(3, 5, 99)))
-    reader.feed_data(messages.heard(99) + messages.report(3, 8))
-    found = [await messages.read(reader.readexactly) for _ in range(5)]
+    reader.feed_data(messages.heard(99) + messages.report(3, 8, 6) + messages.tables(3, 6, b"abc"))
+    found = [await messages.read(reader.readexactly) for _ in range(6)]
     assert messages.read_welcome(found[0][1]) == Welcomed(3, (Epoch(1, 0), Epoch(3, 1 << 40)), 1 << 41, 5)
     assert messages.read_part(found[1][1]) == Frame(3, Epoch(1, 0), 7, b"xy", 5)
     assert messages.read_beat(found[2][1]) == Beat(3, 5, 99)
-    assert messages.read_heard(found[3][1]) == 99 and messages.read_report(found[4][1]) == (3, 8)
+    assert messages.read_heard(found[3][1]) == 99 and messages.read_report(found[4][1]) == (3, 8, 6)
+    assert messages.read_tables(found[5][1]) == TableFrame(3, 6, b"abc")
 
 
 @pytest.mark.parametrize(
-    "read", [messages.read_hello, messages.read_welcome, messages.read_part, messages.read_beat, messages.read_report]
+    "read",
+    [
+        messages.read_hello,
+        messages.read_welcome,
+        messages.read_part,
+        messages.read_beat,
+        messages.read_report,
+        messages.read_tables,
+    ],
 )
 def test_a_message_that_is_cut_short_is_none(read: Callable[[bytes], object]) -> None:
     with pytest.raises(ProtocolError):

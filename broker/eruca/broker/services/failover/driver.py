@@ -42,16 +42,18 @@ from eruca.broker.failover.member import (
     Seek,
     State,
     StepDown,
+    TablesCopied,
     Tell,
     Welcome,
 )
 from eruca.broker.failover.sureness import HEARD_FOR, sure, sure_until
 from eruca.broker.services.failover.candidacy import Verdict, verdict
 from eruca.broker.services.failover.keys import Keys, Mastery, Present, Standing, View, encode
-from eruca.broker.services.failover.ports import Frame, Links, Office, Self
+from eruca.broker.services.failover.ports import Frame, Links, Office, Self, TableFrame
 from eruca.broker.services.failover.presence import RENEW_EVERY, Presence
 from eruca.broker.store import CopyRefused
 from eruca.broker.store.cut import CutRefused
+from eruca.protocol.errors import ProtocolError
 from eruca.remoting.clock import boottime_ms
 from eruca.remoting.log_repeats import Repeats
 from eruca.remoting.tasks import Tasks, end
@@ -118,7 +120,7 @@ class Driver:
         self._pace = pace or Pace()
         self._presence = Presence(coordinator, monotonic, self._pace.renew)
         self._presence.on_hold = self._want
-        self._events: asyncio.Queue[Event | Frame | _Look | _Emptied | _Redo] = asyncio.Queue()
+        self._events: asyncio.Queue[Event | Frame | TableFrame | _Look | _Emptied | _Redo] = asyncio.Queue()
         self._room = asyncio.Semaphore(ROOM)
         self._view: View | None = None
         self._wanted = asyncio.Event()
@@ -164,8 +166,8 @@ class Driver:
         """Something happened."""
         self._events.put_nowait(event)
 
-    async def take(self, frame: Frame) -> None:
-        """A part of the master's log came; returns when there is room for the next one."""
+    async def take(self, frame: Frame | TableFrame) -> None:
+        """A part of the master's log, or of its tables, came; returns when there is room for the next one."""
         await self._room.acquire()
         self._events.put_nowait(frame)
 
@@ -191,6 +193,11 @@ class Driver:
                         await self._append(event)
                     finally:
                         self._room.release()
+                case TableFrame():
+                    try:
+                        await self._take_tables(event)
+                    finally:
+                        self._room.release()
                 case _Look():
                     self._looking = False
                     await self._consider()
@@ -213,6 +220,8 @@ class Driver:
             await self._do(action)
         if step.member.confirmed != before.confirmed:
             self._office.show(step.member.confirmed)
+        if step.member.tables_confirmed != before.tables_confirmed:
+            self._office.show_tables(step.member.tables_confirmed)
         if isinstance(event, Read) and step.member.state is State.JOINING:
             self._connect()
         if not self._wanted.is_set() and (self._proposal is not None or self._lacks_mastery()):
@@ -290,6 +299,18 @@ class Driver:
             await self._copy_failed(fault)
             return
         await self._step(Copied(frame.master_epoch, frame.part, reached, frame.confirmed))
+
+    async def _take_tables(self, frame: TableFrame) -> None:
+        member = self.member
+        known = member.known
+        if member.state is not State.FOLLOWING or known is None or known.group.master_epoch != frame.master_epoch:
+            return
+        try:
+            await self._office.take_tables(frame)
+        except (ProtocolError, OSError) as fault:
+            await self._copy_failed(fault)
+        else:
+            await self._step(TablesCopied(frame.master_epoch, frame.number))
 
     async def _copy_failed(self, fault: Exception) -> None:
         log.error("copy_not_written", fault=str(fault))

@@ -15,6 +15,7 @@ from eruca.broker.services.failover.master_link import MasterLink, Take
 from eruca.broker.services.failover.messages import Hello
 from eruca.broker.services.failover.ports import Self
 from eruca.broker.services.failover.replicas import Log, Pace, Replicas
+from eruca.broker.services.failover.tables import Tables
 from eruca.remoting.tasks import Tasks
 from eruca.remoting.tls import TlsFiles
 
@@ -31,6 +32,8 @@ class TcpLinks:
         monotonic: Callable[[], int],
         pace: Pace | None = None,
         tls: TlsFiles | None = None,
+        *,
+        tables: Tables,
     ) -> None:
         self._me = me
         self._group = group
@@ -38,7 +41,7 @@ class TcpLinks:
         self._post: Callable[[Event], None]
         self._take: Take
         self.replicas = Replicas(
-            group, log, lambda: self._member(), lambda event: self._post(event), tasks, monotonic, pace
+            group, log, tables, lambda: self._member(), lambda event: self._post(event), tasks, monotonic, pace
         )
         self.master = MasterLink(
             self._hello, lambda event: self._post(event), lambda frame: self._take(frame), tasks, monotonic, tls

@@ -17,7 +17,7 @@ from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import Copied, MasterLost, Welcomed
 from eruca.broker.services.failover import messages
 from eruca.broker.services.failover.messages import Hello, Kind
-from eruca.broker.services.failover.ports import Frame
+from eruca.broker.services.failover.ports import Frame, TableFrame
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.addresses import split_address
 from eruca.remoting.log_repeats import Repeats
@@ -33,7 +33,7 @@ AGAIN = (0.05, 1.0)
 
 log = structlog.get_logger("eruca.broker.failover")
 Post = Callable[[Welcomed | Copied | MasterLost], None]
-Take = Callable[[Frame], Awaitable[None]]
+Take = Callable[[Frame | TableFrame], Awaitable[None]]
 
 
 class _Target(NamedTuple):
@@ -99,7 +99,7 @@ class MasterLink:
     def tell(self, report: Report) -> None:
         """As in the port."""
         if self._writer is not None:
-            self._writer.write(messages.report(report.epoch, report.end))
+            self._writer.write(messages.report(report.epoch, report.end, report.tables))
 
     async def _run(self, target: _Target) -> None:
         pause, longest = AGAIN
@@ -135,6 +135,8 @@ class MasterLink:
                         self._post(messages.read_welcome(body))
                     case Kind.PART if welcomed:
                         await self._take(messages.read_part(body))
+                    case Kind.TABLES if welcomed:
+                        await self._take(messages.read_tables(body))
                     case Kind.BEAT if welcomed:
                         epoch, confirmed, stamp = messages.read_beat(body)
                         writer.write(messages.heard(stamp))

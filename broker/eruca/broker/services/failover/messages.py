@@ -16,7 +16,7 @@ import msgspec
 
 from eruca.broker.failover.epochs import Epoch
 from eruca.broker.failover.member import Welcomed
-from eruca.broker.services.failover.ports import Frame
+from eruca.broker.services.failover.ports import Frame, TableFrame
 from eruca.protocol.errors import ProtocolError
 
 MAGIC: Final = b"ERUCAHA\x01"
@@ -24,8 +24,9 @@ MAGIC: Final = b"ERUCAHA\x01"
 LARGEST: Final = 64 << 20
 """Bytes of a message, at most."""
 _HEAD: Final = struct.Struct(">iB")
-_REPORT: Final = struct.Struct(">iq")
+_REPORT: Final = struct.Struct(">iqq")
 _PART: Final = struct.Struct(">iiqqq")
+_TABLES: Final = struct.Struct(">iq")
 _BEAT: Final = struct.Struct(">iqq")
 _STAMP: Final = struct.Struct(">q")
 
@@ -40,6 +41,7 @@ class Kind(IntEnum):
     BEAT = 5
     REPORT = 6
     HEARD = 7
+    TABLES = 8
 
 
 _KINDS: Final = frozenset(int(each) for each in Kind)
@@ -108,9 +110,14 @@ def heard(stamp: int) -> bytes:
     return message(Kind.HEARD, _STAMP.pack(stamp))
 
 
-def report(epoch: int, end: int) -> bytes:
-    """Where a replica's log ends, in the epoch in which it follows."""
-    return message(Kind.REPORT, _REPORT.pack(epoch, end))
+def report(epoch: int, end: int, number: int) -> bytes:
+    """Where a replica's log ends, in the epoch in which it follows, and the number of the tables that it has."""
+    return message(Kind.REPORT, _REPORT.pack(epoch, end, number))
+
+
+def tables(master_epoch: int, number: int, body: bytes) -> bytes:
+    """Changes of tables up to a number."""
+    return message(Kind.TABLES, _TABLES.pack(master_epoch, number) + body)
 
 
 async def read(exactly: Callable[[int], Awaitable[bytes]]) -> tuple[Kind, bytes]:
@@ -149,10 +156,16 @@ def read_beat(body: bytes) -> Beat:
     return Beat(*_unpacked(_BEAT, body))
 
 
-def read_report(body: bytes) -> tuple[int, int]:
-    """Epoch and end. Raises ProtocolError."""
-    epoch, end = _unpacked(_REPORT, body)
-    return epoch, end
+def read_report(body: bytes) -> tuple[int, int, int]:
+    """Epoch, end and number of the tables. Raises ProtocolError."""
+    epoch, end, number = _unpacked(_REPORT, body)
+    return epoch, end, number
+
+
+def read_tables(body: bytes) -> TableFrame:
+    """Raises ProtocolError."""
+    epoch, number = _unpacked(_TABLES, body[: _TABLES.size])
+    return TableFrame(epoch, number, body[_TABLES.size :])
 
 
 def read_heard(body: bytes) -> int:

@@ -37,6 +37,14 @@ class Frame(NamedTuple):
     confirmed: int
 
 
+class TableFrame(NamedTuple):
+    """Changes of the master's tables up to ``number``."""
+
+    master_epoch: int
+    number: int
+    body: bytes
+
+
 class Office(Protocol):
     """The broker as its driver sees it. One call at a time, and each has its effect when it returns."""
 
@@ -52,6 +60,9 @@ class Office(Protocol):
     async def append(self, frame: Frame) -> int:
         """Append a part of the master's log; up to where the log can be relied on. Raises CopyRefused, OSError."""
 
+    async def take_tables(self, frame: TableFrame) -> None:
+        """Be equal to the master's tables, on the disk too. Raises ProtocolError, OSError."""
+
     async def cut(self, end: int) -> None:
         """Cut the log off there, with all that points behind it. Raises CutRefused, OSError."""
 
@@ -66,6 +77,9 @@ class Office(Protocol):
 
     def show(self, confirmed: int) -> None:
         """The log up to there is on all of the set: it may be shown, and sends up to there are answered."""
+
+    def show_tables(self, number: int) -> None:
+        """Changes of the tables up to there are on all of the set: they are answered."""
 
     def bar(self, reason: str) -> None:
         """An operator has to decide: say so."""

@@ -1,9 +1,10 @@
-"""The replicas of a master that was elected: welcomes them, sends its log with epochs, and reads what they report.
+"""The replicas of a master that was elected: welcomes them, sends log and tables, and reads what they report.
 
 Owns the connections, what was sent over each, heartbeats, and when a replica counts as lost: its connection ended, or
 it made no progress for haMaxTimeSlaveNotCatchup. Must not know who is in the set. Invariants: bytes go out in order
-and without a gap, under SYNC_FLUSH only those that are on the disk here; no message spans two epochs; a replica has
-one connection, and reports of a former one are not posted after it has shaken hands again.
+and without a gap, under SYNC_FLUSH only those that are on the disk here; no message spans two epochs; changes of
+tables go out before the log that was written after them; a replica has one connection, and reports of a former one are
+not posted after it has shaken hands again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import Asked, Event, Member, ReplicaLost, Reported, State, Welcomed
 from eruca.broker.services.failover import messages
 from eruca.broker.services.failover.messages import MAGIC, Beat, Hello, Kind
+from eruca.broker.services.failover.tables import Pending, Tables
 from eruca.broker.store import NotInMemory
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.addresses import peer_of
@@ -62,9 +64,12 @@ class Pace(NamedTuple):
 class _Replica:
     """One connection of a replica that was let in."""
 
-    def __init__(self, said: Hello, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, said: Hello, writer: asyncio.StreamWriter, tables: Pending) -> None:
         self.said = said
         self.writer = writer
+        self.tables = tables
+        self.has_tables = 0
+        """The number of the tables that it has reported."""
         self.next: int | None = None
         """The offset to send next; None until it has reported after its welcome."""
         self.more = asyncio.Event()
@@ -83,6 +88,7 @@ class Replicas:
         self,
         group: str,
         log: Log,
+        tables: Tables,
         member: Callable[[], Member],
         post: Callable[[Event], None],
         tasks: Tasks,
@@ -93,6 +99,7 @@ class Replicas:
         """When the last heartbeat that each replica answered was sent, by ``monotonic`` (ms)."""
         self._group = group
         self._log = log
+        self._tables = tables
         self._member = member
         self._post = post
         self._tasks = tasks
@@ -121,13 +128,12 @@ class Replicas:
 
     def dismiss(self) -> None:
         """As in the port."""
-        for replica in self._replicas.values():
-            replica.writer.transport.abort()
-        self._replicas.clear()
+        for replica in tuple(self._replicas.values()):
+            self._let_go(replica)
         self.answered.clear()
 
     def written(self) -> None:
-        """The log is longer."""
+        """The log is longer, or tables have changed."""
         for replica in self._replicas.values():
             replica.more.set()
 
@@ -190,17 +196,23 @@ class Replicas:
         return None
 
     def _let_in(self, said: Hello, writer: asyncio.StreamWriter) -> _Replica:
-        former = self._replicas.pop(said.broker_id, None)
+        former = self._replicas.get(said.broker_id)
         if former is not None:
-            former.writer.transport.abort()
+            self._let_go(former)
         self.answered.pop(said.broker_id, None)
-        replica = self._replicas[said.broker_id] = _Replica(said, writer)
+        replica = self._replicas[said.broker_id] = _Replica(said, writer, self._tables.replica())
         self._post(Asked(said.broker_id))
         return replica
 
+    def _let_go(self, replica: _Replica) -> None:
+        """End the connection of a replica."""
+        replica.writer.transport.abort()
+        self._tables.forget(replica.tables)
+        del self._replicas[replica.said.broker_id]
+
     def _forget(self, replica: _Replica, remote: str) -> None:
         broker_id = replica.said.broker_id
-        del self._replicas[broker_id]
+        self._let_go(replica)
         self.answered.pop(broker_id, None)
         log.info("replica_lost", remote=remote, broker_id=broker_id, acknowledged=replica.acknowledged)
         self._post(ReplicaLost(broker_id))
@@ -220,19 +232,26 @@ class Replicas:
             return
         if kind is not Kind.REPORT:
             raise ProtocolError(f"a replica does not send {kind.name}")
-        epoch, reached = messages.read_report(body)
-        if reached > self._log.safe_offset:
-            raise ProtocolError(f"it reports {reached}, and the log ends at {self._log.safe_offset}")
+        report = Report(said.broker_id, said.store, *messages.read_report(body))
+        reached = report.end
+        if reached > self._log.safe_offset or report.tables > replica.tables.number:
+            raise ProtocolError(
+                f"it reports {reached} with tables {report.tables}, and the log ends at {self._log.safe_offset}, with "
+                f"tables {replica.tables.number}"
+            )
         if replica.next is None:
             replica.next = self._first(replica, reached)
             replica.progressed_at = now
             replica.more.set()
-        elif reached > replica.acknowledged or reached >= self._log.safe_offset:
+        elif reached > replica.acknowledged or report.tables > replica.has_tables or self._has_all(replica, report):
             replica.progressed_at = now
             replica.lost = False
-        replica.acknowledged = reached
-        if not replica.lost:
-            self._post(Reported(Report(said.broker_id, said.store, epoch, reached)))
+        replica.acknowledged, replica.has_tables = reached, report.tables
+        if report.tables and not replica.lost:
+            self._post(Reported(report))
+
+    def _has_all(self, replica: _Replica, report: Report) -> bool:
+        return report.end >= self._log.safe_offset and report.tables >= replica.tables.number
 
     def _first(self, replica: _Replica, reached: int) -> int:
         """Where its copy goes on; an empty log begins at the oldest byte."""
@@ -249,9 +268,19 @@ class Replicas:
         while True:
             await replica.more.wait()
             replica.more.clear()
-            while replica.next is not None and replica.next < self._log.safe_offset:
+            if replica.next is None:
+                continue
+            self._send_tables(replica)
+            while replica.next < self._log.safe_offset:
                 if not await self._send_part(replica, replica.next):
                     return
+            await replica.writer.drain()
+
+    def _send_tables(self, replica: _Replica) -> None:
+        """Send what has changed in the tables."""
+        if replica.tables.number < self._tables.number:
+            body = self._tables.message(replica.tables)
+            replica.writer.write(messages.tables(self._member().epoch, replica.tables.number, body))
 
     async def _send_part(self, replica: _Replica, at: int) -> bool:
         """Send what follows, all of one epoch; False if that cannot be."""
@@ -267,6 +296,7 @@ class Replicas:
             )
             replica.writer.transport.abort()
             return False
+        self._send_tables(replica)
         head = messages.part_head(member.epoch, part, at, len(data), member.confirmed)
         replica.writer.write(b"".join((head, data)))
         replica.next = at + len(data)
@@ -281,9 +311,10 @@ class Replicas:
             return await asyncio.get_running_loop().run_in_executor(None, work)
 
     async def _beat(self) -> None:
-        """Heartbeats, and a look at who makes no progress."""
+        """Heartbeats, offsets that were committed meanwhile, and a look at who makes no progress."""
         while True:
             await asyncio.sleep(BEAT_EVERY)
+            self._tables.gather()
             member, now = self._member(), asyncio.get_running_loop().time()
             for broker_id, replica in tuple(self._replicas.items()):
                 if replica.next is None:
@@ -292,7 +323,7 @@ class Replicas:
                     replica.writer.transport.abort()  # its end is posted by its task
                     continue
                 replica.writer.write(messages.beat(Beat(member.epoch, member.confirmed, self._monotonic())))
-                if replica.acknowledged >= self._log.safe_offset:
+                if replica.acknowledged >= self._log.safe_offset and replica.has_tables >= replica.tables.number:
                     replica.progressed_at = now
                 elif now - replica.progressed_at > self._pace.catch_up and not replica.lost:
                     replica.lost = True

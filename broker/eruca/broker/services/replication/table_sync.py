@@ -38,7 +38,7 @@ log = structlog.get_logger("eruca.broker.replication")
 
 
 class TableSync:
-    """Keeps a slave's tables equal to its master's."""
+    """Keeps a slave's tables equal to its master's; ``delays_only`` where a group's stream has the others."""
 
     def __init__(
         self,
@@ -49,6 +49,8 @@ class TableSync:
         tasks: Tasks,
         signer: Signer,
         tls: TlsFiles | None = None,
+        *,
+        delays_only: bool = False,
     ) -> None:
         self._topics = topics
         self._groups = groups
@@ -57,6 +59,7 @@ class TableSync:
         self._tasks = tasks
         self._signer = signer
         self._tls = tls
+        self._delays_only = delays_only
         self._master: str | None = None
         self._missed: set[str] = set()
         """Unknown topics that triggered a fetch; a deleted topic stays unknown."""
@@ -107,7 +110,8 @@ class TableSync:
 
     async def fetch(self, master: str) -> None:
         """Fetch all tables once; a table whose fetch fails stays as it is."""
-        for fetch_one in (self._fetch_topics, self._fetch_offsets, self._fetch_delays, self._fetch_groups):
+        every = (self._fetch_topics, self._fetch_offsets, self._fetch_delays, self._fetch_groups)
+        for fetch_one in (self._fetch_delays,) if self._delays_only else every:
             await self._try(fetch_one, master)
 
     async def _try(self, fetch_one: Callable[[str], Awaitable[None]], master: str) -> None:
