@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -239,3 +240,73 @@ async def test_a_change_that_the_set_does_not_confirm_is_answered_with_14(group:
     one.broker.registration.is_sure = lambda: True
     answer = await one.ask(COMMIT, COMMITTED)
     assert answer.code == 14 and "do it again" in str(answer.remark)
+
+
+METADATA, SYNC_STATE, EPOCHS, ELECT, HA_STATUS = 1005, 1006, 1007, 1002, 907
+
+
+def to(number: int) -> dict[str, str]:
+    return {"clusterName": "Lab", "brokerName": "broker-a", "brokerId": str(number)}
+
+
+async def test_every_broker_of_a_group_tells_who_leads_and_who_may(group: Group) -> None:
+    one, two = await group.start(1), await group.start(2)
+    assert await group.led({1, 2}) is one
+    assert await sent(one, 5) == [0] * 5
+    await equal(one, two)
+    for desk in (one, two):
+        await until(lambda: desk.broker.group_part is not None)  # noqa: B023
+        said = await desk.ask(METADATA)
+        assert (said.fields["controllerLeaderAddress"], said.fields["group"]) == (one.app.address, "broker-a")
+        assert said.fields["isLeader"] == str(desk is one).lower()
+        table = json.loads((await desk.ask(SYNC_STATE, {}, b'["broker-a","broker-b"]')).body)["replicasInfoTable"]
+        shown = table.pop("broker-a")
+        assert table == {} and (shown["masterBrokerId"], shown["masterAddress"]) == (1, one.app.address)
+        assert [(each["brokerId"], each["alive"]) for each in shown["inSyncReplicas"]] == [(1, True), (2, True)]
+        assert shown["notInSyncReplicas"] == []
+        log = json.loads((await desk.ask(EPOCHS)).body)
+        assert (log["brokerName"], log["brokerId"], log["maxOffset"]) == ("broker-a", desk.config.broker_id, end(desk))
+        assert [each["epoch"] for each in log["epochList"]] == [one.broker.role.epoch]
+        assert (await desk.ask(SYNC_STATE, {}, b"[[")).code == 1
+    master, slave = [json.loads((await desk.ask(HA_STATUS)).body) for desk in (one, two)]
+    assert master["master"] and master["inSyncSlaveNums"] == 1
+    assert [(each["addr"], each["diff"]) for each in master["haConnectionInfo"]] == [(two.app.address, 0)]
+    assert slave["haClientRuntimeInfo"]["masterAddr"] == one.app.address
+
+
+async def test_the_mastership_is_handed_over_in_order(group: Group, names: Names) -> None:
+    one, two, three = [await group.start(number) for number in (1, 2, 3)]
+    assert await group.led({1, 2, 3}) is one
+    assert await sent(one, 20) == [0] * 20
+    epoch = one.broker.role.epoch
+    assert (await two.ask(ELECT, to(2))).remark == "broker 2 is not the master: ask broker 1, the master"
+    begun = asyncio.get_running_loop().time()
+    answer = await one.ask(ELECT, to(3))
+    print(f"handed over in {asyncio.get_running_loop().time() - begun:.2f} s")
+    assert (answer.code, answer.fields["masterBrokerId"]) == (0, "3"), answer.remark
+    assert answer.fields["masterAddress"] == three.app.address and int(answer.fields["masterEpoch"]) == epoch + 2
+    assert (await one.ask(SEND, message(), b"late")).code == 14
+    assert await group.led({1, 2, 3}) is three
+    assert await sent(three, 5) == [0] * 5
+    await equal(one, two, three)
+    assert (await three.ask(ELECT, to(3))).code == 0
+    assert await group.led({1, 2, 3}) is three
+
+
+async def test_a_mastership_that_cannot_be_handed_over_stays(group: Group) -> None:
+    one, _ = await group.start(1), await group.start(2)
+    await group.led({1, 2})
+    assert "not in the syncStateSet (1, 2)" in str((await one.ask(ELECT, to(7))).remark)
+    assert "ask a broker of that group" in str((await one.ask(ELECT, {**to(2), "brokerName": "broker-b"})).remark)
+    group.etcd.away = True
+    refused = await one.ask(ELECT, to(2))
+    assert refused.code == 1 and "may still do so" in str(refused.remark)
+    assert await sent(one, 3) == [0] * 3
+    group.etcd.return_again()
+
+
+async def test_a_broker_of_no_such_group_does_not_know_these_requests(tmp_path: Path) -> None:
+    async with master_of(tmp_path / "alone") as alone:
+        for code, fields in ((ELECT, to(2)), (METADATA, {}), (SYNC_STATE, {}), (EPOCHS, {})):
+            answer = await alone.ask(code, fields, b"[]")
+            assert answer.code == 3 and "enableControllerMode" in str(answer.remark)

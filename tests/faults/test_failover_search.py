@@ -51,6 +51,11 @@ def test_two_brokers_lose_nothing_in_any_order_of_events() -> None:
         assert {(epoch, 1, 0), (epoch, 2, 0), (epoch, 1, 2), (epoch, 2, 2)} <= search.met
 
 
+def test_two_brokers_lose_nothing_when_the_mastership_is_handed_over_and_the_next_one_is_elected() -> None:
+    search = searched(2, Bounds(messages=2, epochs=4, faults=0))
+    assert {(3, 2, 2), (4, 1, 2)} <= search.met
+
+
 @pytest.mark.skipif(not LONG, reason=WHY)
 @pytest.mark.parametrize("bounds", [Bounds(3, 3, 1), Bounds(2, 4, 1), Bounds(2, 3, 2)], ids=str)
 def test_two_brokers_lose_nothing_in_more_worlds(bounds: Bounds) -> None:

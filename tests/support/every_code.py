@@ -140,6 +140,10 @@ def of_broker(offset: int = 0, message_id: str = "0" * 32) -> dict[int, Asked]:
         328: Asked({}),
         352: Asked({"group": GROUP}),
         907: Asked({}),
+        1002: Asked({"clusterName": "C", "brokerName": "B", "brokerId": 2}),
+        1005: Asked({}),
+        1006: Asked({}, b'["B"]'),
+        1007: Asked({}),
         17: Asked(
             {
                 **_TOPIC,

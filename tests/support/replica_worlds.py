@@ -24,6 +24,7 @@ from eruca.broker.failover.member import (
     Copied,
     CutTo,
     Event,
+    HandOver,
     Join,
     MasterLost,
     MasterSilent,
@@ -246,6 +247,8 @@ class Search:
         for other in world.brokers:
             if other.member.broker_id != me:
                 yield self._does(world, me, ReplicaLost(other.member.broker_id))
+                if member.known is not None and member.known.group.master_epoch < self._bounds.epochs:
+                    yield self._does(world, me, HandOver(other.member.broker_id))
 
     def _fails(self, world: World, broker: Broker) -> Iterator[tuple[Label, World]]:
         member = broker.member

@@ -17,6 +17,7 @@ from eruca.broker.services.commits import Commits
 from eruca.broker.services.configuration import Configuration
 from eruca.broker.services.delays import Delays, Rules
 from eruca.broker.services.failover.confirmation import Confirmation
+from eruca.broker.services.failover.group_part import GroupPart
 from eruca.broker.services.failover.tables import Tables
 from eruca.broker.services.halves import Halves
 from eruca.broker.services.holds import Holds
@@ -222,6 +223,8 @@ class Broker:
             else None
         )
         """As well: the tables that all brokers of the group have."""
+        self.group_part: GroupPart | None = None
+        """As well, once it has joined the group."""
         self.waits = self._must_wait()
         self.waiting_sends = 0
         self.hosts: dict[Connection, tuple[bytes, int]] = {}

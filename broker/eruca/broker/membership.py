@@ -21,6 +21,7 @@ from eruca.broker.failover.epochs import Epochs
 from eruca.broker.failover.member import Copied, Rules, State, Stored, TablesChanged
 from eruca.broker.services.failover.confirmation import Confirmation
 from eruca.broker.services.failover.driver import Driver
+from eruca.broker.services.failover.group_part import Desk, GroupPart
 from eruca.broker.services.failover.keys import Keys
 from eruca.broker.services.failover.links import TcpLinks
 from eruca.broker.services.failover.ports import Frame, Self, TableFrame
@@ -86,10 +87,12 @@ class Membership:
         self._listener.listen_on(ha)
         self._links.start()
         await self.driver.start()
+        broker.group_part = GroupPart(self.driver, Desk(self._end, self._hold, self._resume))
 
     async def stop(self) -> None:
         """Take part no more: the group need not wait for this broker."""
         broker = self._broker
+        broker.group_part = None
         self._office.resign()
         if self._listener is not None:
             self._listener.close()
@@ -102,6 +105,24 @@ class Membership:
 
     def _admit(self, address: str) -> asyncio.Protocol | None:
         return self._links.protocol(address) if self._broker.ha_access.admits(address) else None
+
+    def _end(self) -> int:
+        return self._broker.store.replicator.end_offset
+
+    def _hold(self) -> None:
+        """Store nothing more, neither of clients nor by itself, until ``_resume``, or until this broker resigns."""
+        broker = self._broker
+        broker.accepting = False
+        broker.admission.forget()
+        broker.store.follow()
+        if broker.tables is not None:
+            broker.tables.gather()
+
+    def _resume(self) -> None:
+        broker = self._broker
+        broker.store.lead()
+        broker.accepting = True
+        broker.admission.forget()
 
     def _tables_changed(self, number: int) -> None:
         self.driver.post(TablesChanged(number))

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from eruca.protocol.codes import RequestCode, ResponseCode
 from eruca.protocol.header import Empty, Header
-from eruca.protocol.headers import access, clients, offsets, pull, routes, send, topics
+from eruca.protocol.headers import access, clients, failover, offsets, pull, routes, send, topics
 from eruca.protocol.templates import encode_send, read_pull, read_send
 
 Ask = TypeVar("Ask", bound=Header)
@@ -129,6 +129,10 @@ UPDATE_BROKER_CONFIG = Endpoint(_C.UPDATE_BROKER_CONFIG, Empty, Empty)
 GET_BROKER_CONFIG = Endpoint(_C.GET_BROKER_CONFIG, Empty, topics.ConfigVersion)
 GET_BROKER_RUNTIME_INFO = Endpoint(_C.GET_BROKER_RUNTIME_INFO, Empty, Empty)
 GET_BROKER_HA_STATUS = Endpoint(_C.GET_BROKER_HA_STATUS, Empty, Empty)
+CONTROLLER_ELECT_MASTER = Endpoint(_C.CONTROLLER_ELECT_MASTER, failover.ElectMaster, failover.ElectMasterReply)
+CONTROLLER_GET_METADATA_INFO = Endpoint(_C.CONTROLLER_GET_METADATA_INFO, Empty, failover.ControllerMetadata)
+CONTROLLER_GET_SYNC_STATE_DATA = Endpoint(_C.CONTROLLER_GET_SYNC_STATE_DATA, Empty, Empty)
+GET_BROKER_EPOCH_CACHE = Endpoint(_C.GET_BROKER_EPOCH_CACHE, Empty, Empty)
 GET_SYSTEM_TOPIC_LIST_FROM_BROKER = Endpoint(_C.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, Empty, Empty)
 VIEW_BROKER_STATS_DATA = Endpoint(_C.VIEW_BROKER_STATS_DATA, topics.BrokerStatsOf, Empty)
 CLEAN_EXPIRED_CONSUMEQUEUE = Endpoint(_C.CLEAN_EXPIRED_CONSUMEQUEUE, Empty, Empty)

@@ -50,6 +50,14 @@ class Group(NamedTuple):
             _with(self.stores, {broker_id: store}),
         )
 
+    def hand_over(self, broker_id: int) -> Group:
+        """This group with a master that is named, and not elected yet; whoever is in the set may still stand."""
+        return self._replace(
+            master_broker_id=broker_id,
+            master_epoch=self.master_epoch + 1,
+            sync_state_set_epoch=self.sync_state_set_epoch + 1,
+        )
+
     def change(self, members: frozenset[int], stores: Mapping[int, str]) -> Group:
         """This group with another set, in the same epoch; ``stores`` are those of members that come."""
         return self._replace(

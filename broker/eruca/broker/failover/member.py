@@ -155,6 +155,12 @@ class TablesChanged(NamedTuple):
     number: int
 
 
+class HandOver(NamedTuple):
+    """The master shall be another one, if that is a member of the set."""
+
+    broker_id: int
+
+
 class Noted(NamedTuple):
     """The new epoch is on the disk."""
 
@@ -173,6 +179,7 @@ Event = (
     | ReplicaLost
     | Stored
     | TablesChanged
+    | HandOver
     | Noted
 )
 
@@ -309,6 +316,8 @@ class Rules:
                 return self._follow(member, known, event)
             case Asked() | Reported() | ReplicaLost() | Stored() | TablesChanged():
                 return self._lead(member, known, event)
+            case HandOver(broker_id):
+                return self._hand_over(member, known, broker_id)
 
     def _read(self, member: Member, read: Read) -> Step:
         known = member.known
@@ -334,7 +343,12 @@ class Rules:
         assert member.proposed is not None
         group = member.proposed
         new = member._replace(known=Known(group, event.revision), proposed=None)
-        return self._promote(new, group) if member.state is State.CANDIDATE else self._set_moved(new)
+        if member.state is State.CANDIDATE:
+            return self._promote(new, group)
+        if group.master_broker_id != member.broker_id:
+            joining = new._replace(state=State.JOINING, replicas=())
+            return Step(joining, (StepDown(), Join(group.master_broker_id, group.master_epoch)))
+        return self._set_moved(new)
 
     # ---- election
 
@@ -417,6 +431,15 @@ class Rules:
                 return self._set_moved(member._replace(end=end))
             case TablesChanged(number):
                 return self._set_moved(member._replace(tables=number))
+
+    def _hand_over(self, member: Member, known: Known, broker_id: int) -> Step:
+        """Ask etcd to name another master; it is elected as any other, in the epoch after that one."""
+        group = known.group
+        of_the_set = broker_id != member.broker_id and broker_id in group.sync_state_set
+        if member.state is not State.MASTER or member.proposed is not None or not of_the_set:
+            return Step(member)
+        wanted = group.hand_over(broker_id)
+        return Step(member._replace(proposed=wanted), (Propose(wanted, known.revision),))
 
     def _lost(self, member: Member, broker_id: int) -> Step:
         """What it has reported counts no more: until etcd has taken it out, nothing is confirmed."""

@@ -9,6 +9,7 @@ PullMessageProcessor (pull), QueryMessageProcessor (queries), ReplyMessageProces
 from eruca.broker.handlers import (
     access,
     clients,
+    failover,
     groups,
     offsets,
     progress,
@@ -41,6 +42,7 @@ TABLES = [
         relays,
         resets,
         runtime,
+        failover,
         access,
     )
 ]

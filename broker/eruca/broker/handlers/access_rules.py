@@ -119,6 +119,9 @@ RULES: Mapping[int, Rule[Broker]] = table(
             _C.GET_ALL_PRODUCER_INFO,
             _C.GET_SUBSCRIPTIONGROUP_CONFIG,
             _C.GET_BROKER_HA_STATUS,
+            _C.CONTROLLER_GET_METADATA_INFO,
+            _C.CONTROLLER_GET_SYNC_STATE_DATA,
+            _C.GET_BROKER_EPOCH_CACHE,
         ),
     ),
     (
@@ -146,6 +149,7 @@ RULES: Mapping[int, Rule[Broker]] = table(
             _C.CLEAN_UNUSED_TOPIC,
             _C.RESUME_CHECK_HALF_MESSAGE,
             _C.DELETE_EXPIRED_COMMITLOG,
+            _C.CONTROLLER_ELECT_MASTER,
         ),
     ),
 )

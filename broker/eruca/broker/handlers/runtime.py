@@ -46,7 +46,12 @@ async def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
 @routes.on(api.GET_BROKER_HA_STATUS, reads=True)
 def replication(broker: Broker, call: Call[Empty]) -> Reply:
     """The state of replication, from a master or a slave (of RocketMQ 5)."""
-    status = broker.ha_client.status(broker.clock()) if broker.role.is_slave else broker.slaves.status()
+    if broker.group_part is not None:
+        status = broker.group_part.status(broker.clock())
+    elif broker.role.is_slave:
+        status = broker.ha_client.status(broker.clock())
+    else:
+        status = broker.slaves.status()
     return Reply(body=status.encode())
 
 

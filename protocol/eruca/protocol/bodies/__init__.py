@@ -43,6 +43,15 @@ from eruca.protocol.bodies.clients import (
     decode_resets,
     encode_resets,
 )
+from eruca.protocol.bodies.failover import (
+    END_OF_LOG,
+    BrokerMemberGroup,
+    BrokerReplicasInfo,
+    EpochEntry,
+    EpochEntryCache,
+    ReplicaIdentity,
+    ReplicasInfo,
+)
 from eruca.protocol.bodies.filters import BloomFilterData, ConsumerFilterData, ConsumerFilters, TopicFilters
 from eruca.protocol.bodies.groups import GroupList, SubscriptionGroupConfig, SubscriptionGroupWrapper
 from eruca.protocol.bodies.offsets import (
@@ -84,6 +93,7 @@ from eruca.protocol.bodies.topics import (
 
 __all__ = [
     "DIALECT_AT_ONCE",
+    "END_OF_LOG",
     "MAX_DIALECT",
     "MOST_GROUPS",
     "PERM_INHERIT",
@@ -94,6 +104,8 @@ __all__ = [
     "BloomFilterData",
     "Body",
     "BrokerData",
+    "BrokerMemberGroup",
+    "BrokerReplicasInfo",
     "BrokerStatsData",
     "BrokerStatsItem",
     "CheckClientRequestBody",
@@ -118,6 +130,8 @@ __all__ = [
     "CorrectionOffsets",
     "DataVersion",
     "DelayOffsetSerializeWrapper",
+    "EpochEntry",
+    "EpochEntryCache",
     "GetConsumerStatusBody",
     "GroupList",
     "HAClientRuntimeInfo",
@@ -142,6 +156,8 @@ __all__ = [
     "QueueData",
     "QueueTimeSpan",
     "RegisterBrokerBody",
+    "ReplicaIdentity",
+    "ReplicasInfo",
     "ResetOffsetBody",
     "Resets",
     "SubscriptionData",

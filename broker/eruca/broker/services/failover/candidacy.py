@@ -29,6 +29,14 @@ class Verdict(Enum):
     WAIT = "wait"
 
 
+def is_named(view: View, member: Member) -> bool:
+    """Whether the former master has named this broker the next one; then nobody waits for anything."""
+    known = view.known
+    if known is None or view.master is not None:
+        return False
+    return known.group.master_broker_id == member.broker_id and member.epoch < known.group.master_epoch
+
+
 def verdict(view: View, member: Member, said: Standing | None, since: int, *, mine: Self) -> Verdict:
     """What to do; ``said`` is what this broker has said, ``since`` how long ago."""
     known = view.known

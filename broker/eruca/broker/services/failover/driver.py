@@ -47,7 +47,7 @@ from eruca.broker.failover.member import (
     Welcome,
 )
 from eruca.broker.failover.sureness import HEARD_FOR, sure, sure_until
-from eruca.broker.services.failover.candidacy import Verdict, verdict
+from eruca.broker.services.failover.candidacy import Verdict, is_named, verdict
 from eruca.broker.services.failover.keys import Keys, Mastery, Present, Standing, View, encode
 from eruca.broker.services.failover.ports import Frame, Links, Office, Self, TableFrame
 from eruca.broker.services.failover.presence import RENEW_EVERY, Presence
@@ -139,6 +139,8 @@ class Driver:
         """Whether a look waits to be done."""
         self._running: list[asyncio.Task[None]] = []
         self._repeats = Repeats()
+        self._moved = asyncio.Event()
+        """Set after each event, and each read of etcd."""
 
     # ------------------------------------------------------------------ life
 
@@ -170,6 +172,26 @@ class Driver:
         """A part of the master's log, or of its tables, came; returns when there is room for the next one."""
         await self._room.acquire()
         self._events.put_nowait(frame)
+
+    @property
+    def me(self) -> Self:
+        """Who this broker is."""
+        return self._me
+
+    @property
+    def view(self) -> View | None:
+        """The keys as they were read last."""
+        return self._view
+
+    def heard_at(self) -> int | None:
+        """When something came from the master last, in ms of CLOCK_BOOTTIME; None if nothing did."""
+        return self._links.master_heard()
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        """Wait until that is so; it is asked after each event."""
+        while not reached():
+            self._moved.clear()
+            await self._moved.wait()
 
     @property
     def sure(self) -> bool:
@@ -211,6 +233,7 @@ class Driver:
                         await self._do(event.action)
                 case _:
                     await self._step(event)
+            self._moved.set()
 
     async def _step(self, event: Event) -> None:
         before, step = self.member, self._rules.step(self.member, event)
@@ -377,11 +400,13 @@ class Driver:
             return
         now = self._monotonic()
         heard = self._links.master_heard()
-        if heard is not None and now - heard < self._pace.silence * 1000:
+        named = is_named(view, member)
+        if heard is not None and now - heard < self._pace.silence * 1000 and not named:
             return
         if not self._rules.may_stand(member, view.known):
             return
-        match verdict(view, member, self._stands, now - self._stood_at, mine=self._me):
+        said = Verdict.STAND if named else verdict(view, member, self._stands, now - self._stood_at, mine=self._me)
+        match said:
             case Verdict.STAND:
                 self._stands = None
                 await self._leave()
@@ -464,8 +489,10 @@ class Driver:
             self._proposal = None
             return
         seen, puts = {self._keys.group: revision}, [Put(self._keys.group, groups.encode(group))]
-        hold = self._presence.hold
-        if self.member.state is State.CANDIDATE:
+        hold, deletes = self._presence.hold, []
+        if group.master_broker_id != self._me.broker_id:
+            deletes.append(self._keys.master)  # it is handed over: nobody need wait until it passes
+        elif self.member.state is State.CANDIDATE:
             if hold is None:
                 return  # comes again with the hold
             view = self._view
@@ -476,7 +503,7 @@ class Driver:
             await asyncio.sleep(self._pace.again)
         self._proposal = None
         try:
-            changed = await self._coordinator.change(seen, puts)
+            changed = await self._coordinator.change(seen, puts, deletes)
         except OutcomeUnknown:
             raise
         except (HoldEnded, Unavailable):

@@ -1,0 +1,37 @@
+"""Headers of a group that elects its master.
+
+Fields are those of the headers of codes 1002 and 1005 in 5.3.3, where a controller answers them.
+"""
+
+from __future__ import annotations
+
+from eruca.protocol.header import Header, Int, Long
+
+
+class ElectMaster(Header, kw_only=True):
+    """1002: hand the mastership over to a broker."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: Long
+    designate_elect: bool = False
+    invoke_time: Long | None = None
+
+
+class ElectMasterReply(Header, kw_only=True):
+    """Who is the master now."""
+
+    master_broker_id: Long | None = None
+    master_address: str | None = None
+    master_epoch: Int | None = None
+    sync_state_set_epoch: Int | None = None
+
+
+class ControllerMetadata(Header, kw_only=True):
+    """1005: who leads."""
+
+    group: str | None = None
+    controller_leader_id: str | None = None
+    controller_leader_address: str | None = None
+    is_leader: bool = False
+    peers: str | None = None
