@@ -21,7 +21,7 @@ from tests.support.lone import MANY_PEERS, SMALL, LoneBroker
 from tests.support.pairs import eventually
 from tests.support.peers import Peer
 from tests.support.ports import free_broker_port, free_port
-from tests.support.processes import Process
+from tests.support.processes import NotReady, Process
 from tests.support.programme import ENOUGH
 
 pytestmark = [pytest.mark.processes, ENOUGH]
@@ -101,13 +101,13 @@ async def complain(peer: Peer, lines: int) -> None:
         assert (await pull(peer, 0, 10**6)).code == 21
 
 
-@unwritable
-async def test_a_broker_serves_on(tmp_path: Path, log: Log) -> None:
+async def serves_on(tmp_path: Path, log: Log) -> None:
+    """A broker that cannot write its log stores, saves, registers again, and stops in order."""
     store = tmp_path / "store"
     port = free_port()
     with log() as (errors, spoil):
         names = await asyncio.to_thread(Names, tmp_path, port)
-        broker = None
+        broker = peer = None
         try:
             broker = await LoneBroker.start(tmp_path, store, {"namesrvAddr": names.address}, errors)
             await eventually(lambda: names.knows(broker))
@@ -121,12 +121,39 @@ async def test_a_broker_serves_on(tmp_path: Path, log: Log) -> None:
             names = await asyncio.to_thread(Names, tmp_path, port)
             await eventually(lambda: names.knows(broker))
             assert (await send(peer, 0, b"two")).code == 0
-            await peer.close()
             assert await asyncio.to_thread(broker.stop, 10) == 0
         finally:
+            if peer is not None:
+                await peer.close()
             names.kill()
             if broker is not None:
                 broker.kill()
+
+
+@unwritable
+async def test_a_broker_serves_on(tmp_path: Path, log: Log) -> None:
+    await serves_on(tmp_path, log)
+
+
+WRITES_AT_ONCE = """
+from eruca.remoting.log_writer import LogWriter
+
+def put(self, line):
+    self._target.write(line.encode())
+
+LogWriter.put = put
+"""
+
+
+@pytest.mark.parametrize("log", [full_device, stalled_pipe])
+async def test_a_log_that_raises_or_blocks_is_found_out(
+    tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault: each line is written where it is said, without a queue."""
+    (tmp_path / "sitecustomize.py").write_text(WRITES_AT_ONCE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises((NotReady, TimeoutError)):
+        await serves_on(tmp_path, log)
 
 
 @unwritable
