@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import random
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ step_in_c: Any = native
 
 compiled = pytest.mark.skipif(not native.on, reason="the native step is not compiled here, or ERUCA_PURE is set")
 
+FUZZ_SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
+FUZZ_SEED = os.environ.get("FUZZ_SEED")
+"""The beginning of a run that failed, to see it again."""
 GUARD = b"\xa5" * 64
 EXTREMES = [0, 1, 21, 22, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFE, 0xFFFFFFFF]
 
@@ -109,12 +113,10 @@ def one_send(chance: random.Random, forms: dict[bytes, SendForm]) -> bytes:
     return head + body
 
 
-@compiled
-@pytest.mark.parametrize("seed", range(3))
-def test_sends_and_what_follows_of_them(seed: int) -> None:
-    chance = random.Random(seed)
+def sends_and_what_follows(chance: random.Random, times: int) -> tuple[int, int]:
+    """Hands sends over; returns how many messages were written and how many of them were half messages."""
     written = halves = 0
-    for _ in range(300):
+    for _ in range(times):
         forms: dict[bytes, SendForm] = {}
         data = b"".join(one_send(chance, forms) for _ in range(4))
         data = damaged(chance, data) if chance.random() < 0.6 else data
@@ -132,12 +134,18 @@ def test_sends_and_what_follows_of_them(seed: int) -> None:
         assert len(sent) == half_queue.next_offset - 9
         halves += len(sent)
         assert all(0 <= value < 2**31 for value, _, _ in native.keys(pending))
+    return written, halves
+
+
+@compiled
+@pytest.mark.parametrize("seed", range(3))
+def test_sends_and_what_follows_of_them(seed: int) -> None:
+    written, halves = sends_and_what_follows(random.Random(seed), 300)
     assert written > 300 and halves > 5
 
 
-@pytest.mark.parametrize("slots", [1, 7])
-def test_entries_of_an_index_file(step: Step, slots: int) -> None:
-    chance = random.Random(slots)
+def entries_of_an_index_file(step: Step, chance: random.Random, slots: int) -> None:
+    """Puts entries into files with room for them, and beside those."""
     at = 40 + 4 * slots
     for there in range(1, 5):
         entries = [(chance.randrange(2**31), 9, chance.randrange(2**40)) for _ in range(chance.randrange(1, 9))]
@@ -158,11 +166,15 @@ def test_entries_of_an_index_file(step: Step, slots: int) -> None:
         assert room.is_guarded
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_batches(step: Step, seed: int) -> None:
-    chance = random.Random(seed)
+@pytest.mark.parametrize("slots", [1, 7])
+def test_entries_of_an_index_file(step: Step, slots: int) -> None:
+    entries_of_an_index_file(step, random.Random(slots), slots)
+
+
+def batches(step: Step, chance: random.Random, times: int) -> int:
+    """Hands batches over; returns how many were written."""
     written = 0
-    for _ in range(700):
+    for _ in range(times):
         room, data = Room(900), batch_of(chance)
         data = damaged(chance, data) if chance.random() < 0.7 else data
         at, size = chance.choice(
@@ -171,7 +183,12 @@ def test_batches(step: Step, seed: int) -> None:
         found = step.batch(Queue(), data, b"WAIT\x01true", room.inside, at, 0, size, 4000, 0, 1, HOST, HOST, 0, 1)
         assert room.is_guarded and (found is None or 0 <= at <= at + size <= 900)
         written += found is not None
-    assert written > 20
+    return written
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_batches(step: Step, seed: int) -> None:
+    assert batches(step, random.Random(seed), 700) > 20
 
 
 def half_record(chance: random.Random, queue_offset: int, position: int) -> bytes:
@@ -199,9 +216,8 @@ def half_record(chance: random.Random, queue_offset: int, position: int) -> byte
     return damaged(chance, record) if chance.random() < 0.05 else record
 
 
-def commits(step: Step, seed: int) -> tuple[object, int]:
+def commits(step: Step, chance: random.Random) -> tuple[object, int]:
     """What an implementation makes of commits, and how many those are."""
-    chance = random.Random(seed)
     base, size = 10**6, chance.choice([700, 4000, 9000])
     room, pending = Room(size), list[Any]()
     half_queue, op_queue, real = Queue("HALF"), Queue("OP"), [Queue(), Queue("标"), Queue("U")]
@@ -249,7 +265,7 @@ def commits(step: Step, seed: int) -> tuple[object, int]:
 def test_commits() -> None:
     committed = 0
     for seed in range(3000):
-        outcomes = [commits(step, seed) for step in STEPS]
+        outcomes = [commits(step, random.Random(seed)) for step in STEPS]
         assert outcomes[0] == outcomes[-1], seed
         committed += outcomes[0][1]
     assert committed > 1000
@@ -290,14 +306,13 @@ def test_a_commit_that_fails_leaves_nothing() -> None:
         assert (pending, queue.next_offset, op_queue.next_offset) == ([7], 9, 9)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_units_that_point_beside_the_log(step: Step, seed: int, tmp_path: Path) -> None:
-    chance = random.Random(seed)
+def units_that_point_beside_the_log(step: Step, chance: random.Random, file: Path, times: int) -> int:
+    """Asks for the messages of units; returns how many were found."""
     start, log = 10**12, chance.randbytes(40_000)
-    (tmp_path / "log").write_bytes(log)
-    fd = os.open(tmp_path / "log", os.O_RDONLY)
+    file.write_bytes(log)
+    fd = os.open(file, os.O_RDONLY)
     taken = 0
-    for _ in range(700):
+    for _ in range(times):
         units, place = b"", start
         for _ in range(chance.choice([1, 5, 600])):
             size = chance.choice([100, 91, 1, 3000]) if chance.random() < 0.99 else chance.choice([0, -1, 2**31 - 1])
@@ -320,4 +335,31 @@ def test_units_that_point_beside_the_log(step: Step, seed: int, tmp_path: Path) 
                 )
                 taken += count
     os.close(fd)
-    assert taken > 500
+    return taken
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_units_that_point_beside_the_log(step: Step, seed: int, tmp_path: Path) -> None:
+    assert units_that_point_beside_the_log(step, random.Random(seed), tmp_path / "log", 700) > 500
+
+
+@compiled
+@pytest.mark.skipif(not FUZZ_SECONDS, reason="runs for as long as FUZZ_SECONDS says")
+@pytest.mark.timeout(FUZZ_SECONDS + 60)
+def test_input_that_differs_each_time(tmp_path: Path) -> None:
+    """All of the above, from a beginning that no run had before, until the time is over."""
+    begin = random.SystemRandom().randrange(2**40) if FUZZ_SEED is None else int(FUZZ_SEED)
+    end = time.monotonic() + FUZZ_SECONDS
+    rounds = 0
+    print(f"FUZZ_SEED={begin}", flush=True)
+    while time.monotonic() < end:
+        chance = random.Random(begin + rounds)
+        sends_and_what_follows(chance, 60)
+        entries_of_an_index_file(step_in_c, chance, chance.randrange(1, 9))
+        batches(step_in_c, chance, 60)
+        for _ in range(60):
+            commits(step_in_c, chance)
+        units_that_point_beside_the_log(step_in_c, chance, tmp_path / "log", 30)
+        rounds += 1
+    assert rounds
+    print(f"{rounds} rounds in {FUZZ_SECONDS:g} s")
