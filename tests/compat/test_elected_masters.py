@@ -16,10 +16,13 @@ from eruca.broker.services.role import Wanted
 from eruca.protocol.bodies import ClusterInfo
 from tests.broker.services.replication.pairs import master_of
 from tests.compat.replicas import send, wait_for
+from tests.compat.transcript import java_mqadmin
 from tests.support import raw
 from tests.support.apache import ApacheBroker, ApacheController, ApacheNameServer
 from tests.support.desk import Desk
 from tests.support.eruca import ErucaNameServer
+from tests.support.failover_cluster import FailoverCluster
+from tests.support.java import Judge
 
 GET_BROKER_CLUSTER_INFO, CONTROLLER_GET_SYNC_STATE_DATA = 106, 1006
 ELECTED = {
@@ -127,3 +130,35 @@ async def test_our_new_master_stands_at_once_where_nobody_knows_epochs_and_a_for
         await second.stop()
     finally:
         await asyncio.to_thread(names.stop)
+
+
+async def test_mqadmin_of_5x_shows_our_group_and_hands_the_mastership_over_by_any_of_its_brokers(
+    tmp_path: Path, judge5: Judge
+) -> None:
+    mqadmin = java_mqadmin(judge5)
+    async with FailoverCluster(tmp_path, 3) as group:
+        await group.all_in_set()
+        for _ in range(5):
+            assert await group.send() == 1
+        view = await group.view()
+        one, two, three = (view.present[number].address for number in (1, 2, 3))
+
+        async def shown(*line: str) -> str:
+            return (await asyncio.to_thread(mqadmin, (*line, "-n", group.names.address))).stdout
+
+        sets = await shown("getSyncStateSet", "-a", two, "-b", "broker-a")
+        assert f"#MasterBrokerId\t1\n#MasterAddr\t{one}\n#MasterEpoch\t2\n" in sets and "#SyncStateSetNums\t3\n" in sets
+        assert sets.count("\nInSyncReplica:") == 3 and "NotInSyncReplica" not in sets
+        assert f"brokerId=3, brokerAddress='{three}', alive=true" in sets
+        epochs = await shown("getBrokerEpoch", "-b", "broker-a")
+        assert epochs.count("#Epoch: EpochEntry{epoch=2, startOffset=0, endOffset=") == 3
+        status = await shown("haStatus", "-b", one)
+        assert "#SlaveNum\t2\n#InSyncSlaveNum\t2\n" in status and status.count(" OK ") == 2
+        assert f"#MasterAddr\t{one}\n" in await shown("haStatus", "-b", three)
+
+        whole = ("-bn", "broker-a", "-c", "DefaultCluster")
+        elected = await shown("electMaster", "-a", two, "-b", "3", *whole)
+        assert f"#BrokerMasterAddr\t{three}\n#MasterEpoch\t4\n" in elected and f"\t#Broker\t1\t{one}\n" in elected
+        assert await group.send() == 3
+        await group.all_in_set()
+        assert "#MasterBrokerId\t3\n" in await shown("getSyncStateSet", "-a", one, "-c", "DefaultCluster")
