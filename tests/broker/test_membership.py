@@ -18,6 +18,7 @@ from tests.broker.services.replication.pairs import end, log_bytes, master_of, u
 from tests.support.coordination import FakeClient, FakeCoordinator
 from tests.support.desk import Desk
 from tests.support.names import Names
+from tests.support.pages import page
 from tests.support.sends import message
 
 SEND, LOCK, COMMIT, CREATE_TOPIC = 310, 41, 15, 17
@@ -287,6 +288,13 @@ async def test_the_mastership_is_handed_over_in_order(group: Group, names: Names
     assert answer.fields["masterAddress"] == three.app.address and int(answer.fields["masterEpoch"]) == epoch + 2
     assert (await one.ask(SEND, message(), b"late")).code == 14
     assert await group.led({1, 2, 3}) is three
+    for desk, status in ((one, 503), (two, 503), (three, 200)):
+        await desk.app.pages.start("127.0.0.1", None, 0)
+        try:
+            shown = await page(desk.app.pages.port, "/master")
+            assert (shown.status, json.loads(shown.text)["master"]) == (status, status == 200)
+        finally:
+            await desk.app.pages.stop()
     assert await sent(three, 5) == [0] * 5
     await equal(one, two, three)
     assert (await three.ask(ELECT, to(3))).code == 0

@@ -177,7 +177,14 @@ class BrokerApp:
         add_connections(broker.metrics, (self._main, self._vip), self._load)
         add_quotas(broker.metrics, {**self.quotas.rates, "new_topics": self.new_topics.rate})
         add_metrics(broker)
-        return HealthPages(broker.readiness, broker.loop_monitor, broker.metrics, self._info, settings.off)
+        more = {"/master": self._leads}
+        return HealthPages(broker.readiness, broker.loop_monitor, broker.metrics, self._info, settings.off, more)
+
+    def _leads(self) -> tuple[dict[str, Any], bool]:
+        """Whether this broker is the master of its name, and surely so where the group elects it."""
+        broker = self.broker
+        leads = broker.accepting and (not broker.role.epoch or broker.registration.is_sure())
+        return {"master": leads, "brokerName": broker.name, "epoch": broker.role.epoch}, leads
 
     def _follows(self) -> bool:
         """Whether this slave follows a master."""

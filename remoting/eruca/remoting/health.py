@@ -1,8 +1,8 @@
 """The pages of a daemon over HTTP: whether it lives, whether it is ready, its metrics, what it is.
 
-Owns the four pages and their port. Must not know what makes a daemon ready, or what is measured. Invariants: whether a
-daemon lives depends on its event loop and on nothing else, else an outage of a nameserver or a full disk would restart
-every broker; no page shows a setting; a page that fails breaks no other one.
+Owns the four pages, those that a daemon adds, and their port. Must not know what makes a daemon ready, or what is
+measured. Invariants: whether a daemon lives depends on its event loop and on nothing else, else an outage of a
+nameserver or a full disk would restart every broker; no page shows a setting; a page that fails breaks no other one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ log = structlog.get_logger("eruca.start")
 class HealthPages:
     """The pages of one daemon; ``info`` returns what /info shows.
 
-    ``off`` is why there are no metrics, None where there are.
+    ``off`` is why there are no metrics, None where there are. ``more`` are pages by path, each with what it says, and
+    whether that is 200 or 503.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class HealthPages:
         metrics: Metrics,
         info: Callable[[], Mapping[str, Any]],
         off: str | None = None,
+        more: Mapping[str, Callable[[], tuple[dict[str, Any], bool]]] | None = None,
     ) -> None:
         self._readiness = readiness
         self._loop_monitor = loop_monitor
@@ -50,7 +52,13 @@ class HealthPages:
         self._fault: tuple[str, str] | None = None
         """Why there are no pages on the usual port: its address, and the reason."""
         self._server = HttpServer(
-            {"/healthz": self._healthz, "/readyz": self._readyz, "/metrics": self._metrics, "/info": self._about}
+            {
+                "/healthz": self._healthz,
+                "/readyz": self._readyz,
+                "/metrics": self._metrics,
+                "/info": self._about,
+                **{path: _page(say) for path, say in (more or {}).items()},
+            }
         )
 
     @property
@@ -113,6 +121,14 @@ class HealthPages:
         except Unavailable as fault:
             return Page(str(fault).encode(), status=HTTPStatus.NOT_IMPLEMENTED)
         return Page(text, kind)
+
+
+def _page(say: Callable[[], tuple[dict[str, Any], bool]]) -> Callable[[Fields], Page]:
+    def answer(_: Fields) -> Page:
+        content, fine = say()
+        return _as_json(content, fine)
+
+    return answer
 
 
 def _as_json(content: dict[str, Any], fine: bool) -> Page:
