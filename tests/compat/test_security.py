@@ -9,7 +9,7 @@ import asyncio
 import io
 import json
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from eruca.client import (
     TransactionProducer,
     TransactionState,
 )
-from eruca.client.errors import AccessDenied, ClientError, NameserverUnreachable, SendFailed
+from eruca.client.errors import AccessDenied, ClientError, NameserverUnreachable, SendFailed, TopicNotFound
 from eruca.protocol.api import GET_MAX_OFFSET
 from eruca.protocol.headers.offsets import QueueOf
 from tests.support.apache import ApacheBroker, ApacheNameServer
@@ -240,6 +240,7 @@ async def test_an_account_that_may_only_read(guarded: Guarded, caplog: pytest.Lo
             PullConsumer("g", settings=settings) as puller,
         ):
             sent = await producer.send(Message("Read", b"x"))
+            await registered(puller, "Read")
             assert len((await puller.pull(sent.queue, sent.offset)).records) == 1
             with pytest.raises(SendFailed, match=_MAY_NOT_SEND[guarded.release]) as failed:
                 await reader.send(Message("Read", b"y"))
@@ -254,6 +255,16 @@ async def test_an_account_that_may_only_read(guarded: Guarded, caplog: pytest.Lo
                 missing = "No default permission for group:other"
                 granted = partial(asyncio.to_thread, rewrite_accounts, guarded)
                 await goes_on_when_it_is_granted(guarded, WAITING, missing, granted, caplog)
+
+
+async def registered(client: PullConsumer, topic: str) -> None:
+    """Wait until the nameserver has a topic that a send made: Apache's broker registers it after its answer."""
+    async with asyncio.timeout(30):
+        while True:
+            with suppress(TopicNotFound):
+                await client.fetch_queues(topic)
+                return
+            await asyncio.sleep(0.05)
 
 
 def rewrite_accounts(guarded: Guarded) -> None:

@@ -335,6 +335,39 @@ async def test_run_serves_until_a_signal(lab: Lab, number: signal.Signals) -> No
     await lab.stores("kitchen", "Orders", [offset or 0 for offset in await lab.ends("Orders")])
 
 
+AWAY = """
+import contextlib, sys
+from eruca.client import App
+
+@contextlib.asynccontextmanager
+async def lifespan():
+    print("open", flush=True)
+    try:
+        yield
+    finally:
+        print("closed", flush=True)
+
+app = App(nameserver="127.0.0.1:1", lifespan=lifespan)
+app.consumer("Orders", "kitchen")(print)
+app.run(wait=60)
+print("ended", flush=True)
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_wait_for_the_cluster(number: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, "-c", AWAY], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "open\n"
+            process.send_signal(number)
+            out, _ = process.communicate(timeout=30)
+            assert (out, process.returncode) == ("closed\nended\n", 0)
+        finally:
+            process.kill()
+
+
 def unstarted() -> App:
     return App(nameserver="127.0.0.1:1")
 

@@ -321,8 +321,8 @@ class App(Startable):
     def run(self, *, nameserver: str | Sequence[str] | None = None, wait: float | None = None) -> None:
         """Serve until SIGTERM or SIGINT (Ctrl-C), then stop in order; a second signal ends at once.
 
-        ``nameserver`` counts for this run, ``wait`` as of ``start``. To be called in the main thread, where no event
-        loop runs. Raises UsageError otherwise.
+        A signal ends the wait for the cluster, too. ``nameserver`` counts for this run, ``wait`` as of ``start``. To be
+        called in the main thread, where no event loop runs. Raises UsageError otherwise.
         """
         with contextlib.suppress(RuntimeError):
             asyncio.get_running_loop()
@@ -331,11 +331,24 @@ class App(Startable):
             runner.run(self._serve(wait))
 
     async def _serve(self, wait: float | None) -> None:
-        loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        with ended_by_signal(lambda: loop.call_soon_threadsafe(ended.set), always=True) as possible:
+        loop, ended, starting = asyncio.get_running_loop(), asyncio.Event(), asyncio.timeout(None)
+
+        def end() -> None:
+            ended.set()
+            with contextlib.suppress(RuntimeError):  # it has started
+                starting.reschedule(loop.time())
+
+        with ended_by_signal(lambda: loop.call_soon_threadsafe(end), always=True) as possible:
             if not possible:
                 raise UsageError("run() was called outside the main thread: use `async with app` there.")
-            await self.start(wait=wait)
+            try:
+                async with starting:  # in this task: a lifespan has to be left where it was entered
+                    await self.start(wait=wait)
+            except TimeoutError:
+                if not starting.expired():
+                    raise
+                log.info("application ended by a signal before it had started")
+                return
             try:
                 await ended.wait()
             finally:
