@@ -55,6 +55,8 @@ OPEN_IN_49 = {
 }
 """What every account may ask of Apache's broker, whatever its permissions; docs/security.md has the list. So it may 33,
 of a message that is hidden here, and 37, of a half message that is not in this test."""
+UNKNOWN_TO_49 = {1002, 1005, 1006, 1007}
+"""Requests of RocketMQ 5, which 4.9 answers with 3 whoever asks."""
 
 
 @dataclass
@@ -300,7 +302,7 @@ async def test_both_brokers_refuse_alike_code_by_code(tmp_path: Path) -> None:
     }
     assert closed == set(), "what Apache refuses and Eruca does not"
     assert other == {}, "other texts"
-    assert opened == OPEN_IN_49
+    assert opened == OPEN_IN_49 | UNKNOWN_TO_49
 
 
 # ------------------------------------------------------------------ slaves

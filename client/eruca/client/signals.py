@@ -15,8 +15,8 @@ from types import FrameType
 from typing import Any, Final
 
 _USUAL: Final[dict[signal.Signals, Any]] = {
-    signal.SIGTERM: signal.SIG_DFL,
     signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
 }
 _ends: list[Callable[[], object]] = []
 """What the first signal calls."""
@@ -34,11 +34,11 @@ def ended_by_signal(end: Callable[[], object], *, always: bool = False) -> Itera
     if threading.current_thread() is not threading.main_thread():
         yield False
         return
-    for number in _USUAL:
-        if number not in _before and (always or _is_usual(number)):
-            _before[number] = signal.signal(number, _handle)
-    _ends.append(end)
+    _ends.append(end)  # before the handlers: a signal may come between two lines
     try:
+        for number in _USUAL:
+            if number not in _before and (always or _is_usual(number)):
+                _before[number] = signal.signal(number, _handle)
         yield True
     finally:
         _ends.remove(end)

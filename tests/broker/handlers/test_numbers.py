@@ -93,7 +93,7 @@ REASONS = {
     TIME: """
         ResetOffset.timestamp SearchOffset.timestamp QueryMessage.beginTimestamp QueryMessage.endTimestamp
         SendMessage.bornTimestamp SendMessageV2.g PushReplyMessage.bornTimestamp PushReplyMessage.storeTimestamp
-        ConsumerFilterData.bornTime ConsumerFilterData.deadTime ProducerInfo.lastUpdateTimestamp
+        ConsumerFilterData.bornTime ConsumerFilterData.deadTime ProducerInfo.lastUpdateTimestamp ElectMaster.invokeTime
     """,
     BITS: """
         PullMessage.sysFlag SendMessage.sysFlag SendMessageV2.f PushReplyMessage.sysFlag SendMessage.flag
@@ -114,7 +114,7 @@ REASONS = {
     """,
     ID: """
         RegisterBroker.brokerId UnregisterBroker.brokerId BrokerData.brokerAddrs SubscriptionGroupConfig.brokerId
-        SubscriptionGroupConfig.whichBrokerWhenConsumeSlowly
+        SubscriptionGroupConfig.whichBrokerWhenConsumeSlowly ElectMaster.brokerId
     """,
     "not looked at by the requester, who has the reply": "PushReplyMessage.defaultTopicQueueNums",
     ANSWER: """
@@ -131,7 +131,10 @@ REASONS = {
         QueryConsumeQueueResponseBody.minQueueIndex ConsumeStatsList.totalDiff OffsetWrapper.brokerOffset
         OffsetWrapper.consumerOffset OffsetWrapper.lastTimestamp OffsetWrapper.pullOffset
         QueueTimeSpan.consumeTimeStamp QueueTimeSpan.delayTime QueueTimeSpan.maxTimeStamp QueueTimeSpan.minTimeStamp
-        TopicOffset.lastUpdateTimestamp TopicOffset.maxOffset TopicOffset.minOffset
+        TopicOffset.lastUpdateTimestamp TopicOffset.maxOffset TopicOffset.minOffset BrokerMemberGroup.brokerAddrs
+        ElectMasterReply.masterBrokerId ElectMasterReply.masterEpoch ElectMasterReply.syncStateSetEpoch
+        EpochEntry.endOffset EpochEntry.epoch EpochEntry.startOffset EpochEntryCache.brokerId EpochEntryCache.maxOffset
+        ReplicaIdentity.brokerId ReplicasInfo.masterBrokerId ReplicasInfo.masterEpoch ReplicasInfo.syncStateSetEpoch
     """,
     REPORT: """
         ConsumeMessageDirectlyResult.spentTimeMills ConsumeStatus.consumeFailedMsgs ProcessQueueInfo.cachedMsgCount
