@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import shlex
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -67,6 +69,9 @@ async def with_input(lab: Lab, line: list[str]) -> Done:
         variables = {"NAMESRV_ADDR": lab.nameserver, "XDG_STATE_HOME": str(lab.home), "HOME": str(lab.home)}
         return Done(await run(line, variables, out, err, source=source), out.getvalue(), err.getvalue())
     finally:
+        for thread in threading.enumerate():
+            if thread.name == "standard input":  # it would read from the next pipe that has this number
+                await asyncio.to_thread(thread.join)
         os.close(source)
 
 
