@@ -23,9 +23,19 @@ from eruca.protocol.names import TRANS_HALF_TOPIC
 from eruca.protocol.record import HEADS, encode_record
 from eruca.remoting import Channels
 from eruca.remoting.addresses import vip_address
-from tests.broker.test_acl_codes import Shop, half, refused
+from tests.broker.test_acl_codes import Shop, half
 from tests.support import raw
-from tests.support.accounts import ADMIN, NOBODY, PUBLISHER, SUBSCRIBER, WHITE, Account, Signing, write_accounts
+from tests.support.accounts import (
+    ADMIN,
+    NOBODY,
+    PUBLISHER,
+    SUBSCRIBER,
+    WHITE,
+    Account,
+    Signing,
+    refused,
+    write_accounts,
+)
 from tests.support.desk import START, hear
 from tests.support.every_code import GROUP, TOPIC, of_broker
 from tests.support.pairs import eventually

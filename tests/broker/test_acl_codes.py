@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from eruca.broker.handlers import TABLES
 from eruca.protocol.names import TRANS_HALF_TOPIC
@@ -18,7 +17,6 @@ from tests.support.accounts import (
     ADMIN,
     ALL,
     BROKER,
-    CLASS,
     LISTED,
     MONITOR,
     NOBODY,
@@ -27,11 +25,13 @@ from tests.support.accounts import (
     WHITE,
     Account,
     Signing,
+    one_line_for_each_refusal,
+    refused,
     write_accounts,
 )
 from tests.support.desk import Desk
 from tests.support.every_code import GROUP, TOPIC, of_broker
-from tests.support.peers import Answered, Peer
+from tests.support.peers import Peer
 
 PUB = {10, 310, 320, 324, 325, 37}
 BOTH = {11, 361, 15, 14, 34, 41, 42, 46, 303}
@@ -84,14 +84,6 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
         yield shop
 
 
-def refused(answer: Answered) -> str | None:
-    """The text of the refusal, if it is one of access control."""
-    if answer.remark is None or not answer.remark.startswith(CLASS):
-        return None
-    assert answer.code == 1 and answer.body == b""
-    return answer.remark.removeprefix(CLASS).rpartition(", ")[0]
-
-
 def served() -> set[int]:
     return {code for table in TABLES for code in table.handlers}
 
@@ -140,16 +132,7 @@ async def test_every_code_for_those_who_are_nobody(shop: Shop) -> None:
 
 
 async def test_every_refused_change_is_one_line_of_the_audit_log(shop: Shop) -> None:
-    changes = changes_of(TABLES)
-    peer = await shop.peer()
-    for code, asked in of_broker().items():
-        if code not in changes:
-            continue
-        for account in (None, NOBODY):
-            with capture_logs() as said:
-                assert refused(await peer.ask(account, code, *asked)), code
-            lines = [line for line in said if line["event"] in ("change", "access_refused")]
-            assert [(line["event"], line["request_code"]) for line in lines] == [("access_refused", code)]
+    await one_line_for_each_refusal(await shop.peer(), changes_of(TABLES), of_broker())
 
 
 @pytest.mark.parametrize("account", ALL, ids=lambda account: account.name)

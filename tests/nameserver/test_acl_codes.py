@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from eruca.nameserver.app import Nameserver
 from eruca.nameserver.config import NamesrvConfig
@@ -19,7 +18,6 @@ from tests.support.accounts import (
     ADMIN,
     ALL,
     BROKER,
-    CLASS,
     LISTED,
     MONITOR,
     NOBODY,
@@ -28,10 +26,12 @@ from tests.support.accounts import (
     WHITE,
     Account,
     Signing,
+    one_line_for_each_refusal,
+    refused,
     write_accounts,
 )
 from tests.support.every_code import TOPIC, of_nameserver
-from tests.support.peers import Answered, Peer
+from tests.support.peers import Peer
 
 EITHER = {105}
 MONITORS = {106, 206, 224, 304, 311, 312, 313, 101, 219}
@@ -69,14 +69,6 @@ async def names(tmp_path: Path) -> AsyncIterator[Names]:
         yield names
 
 
-def refused(answer: Answered) -> str | None:
-    """The text of the refusal, if it is one of access control."""
-    if answer.remark is None or not answer.remark.startswith(CLASS):
-        return None
-    assert answer.code == 1 and answer.body == b""
-    return answer.remark.removeprefix(CLASS).rpartition(", ")[0]
-
-
 def lack(code: int, account: Account) -> str | None:
     """The sentence by which the account is refused; None if it is let in."""
     if account is ADMIN or (account is MONITOR and code in MONITORS | EITHER):
@@ -100,16 +92,7 @@ async def test_every_code_for_those_who_are_nobody(names: Names) -> None:
 
 
 async def test_every_refused_change_is_one_line_of_the_audit_log(names: Names) -> None:
-    changes = changes_of([routes])
-    peer = await names.peer()
-    for code, asked in of_nameserver().items():
-        if code not in changes:
-            continue
-        for account in (None, NOBODY):
-            with capture_logs() as said:
-                assert refused(await peer.ask(account, code, *asked)), code
-            lines = [line for line in said if line["event"] in ("change", "access_refused")]
-            assert [(line["event"], line["request_code"]) for line in lines] == [("access_refused", code)]
+    await one_line_for_each_refusal(await names.peer(), changes_of([routes]), of_nameserver())
 
 
 @pytest.mark.parametrize("account", ALL, ids=lambda account: account.name)

@@ -9,7 +9,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from structlog.testing import capture_logs
+
 from eruca.protocol.signature import Credentials
+from tests.support.every_code import Asked
 from tests.support.peers import Answered, Peer
 
 CLASS = "org.apache.rocketmq.acl.common.AclException: "
@@ -74,3 +77,21 @@ class Signing:
     ) -> Answered:
         """Send a request, unsigned without an account, and wait for its answer."""
         return await self.peer.ask(code, dict(fields or {}) if account is None else account.signed(fields, body), body)
+
+
+def refused(answer: Answered) -> str | None:
+    """The text of the refusal, if it is one of access control."""
+    if answer.remark is None or not answer.remark.startswith(CLASS):
+        return None
+    assert answer.code == 1 and answer.body == b""
+    return answer.remark.removeprefix(CLASS).rpartition(", ")[0]
+
+
+async def one_line_for_each_refusal(peer: Signing, changes: Iterable[int], requests: Mapping[int, Asked]) -> None:
+    """Ask for each of the changes without an account, and with one that may not: the audit log has one line each."""
+    for code in requests.keys() & changes:
+        for account in (None, NOBODY):
+            with capture_logs() as said:
+                assert refused(await peer.ask(account, code, *requests[code])), code
+            lines = [line for line in said if line["event"] in ("change", "access_refused")]
+            assert [(line["event"], line["request_code"]) for line in lines] == [("access_refused", code)]

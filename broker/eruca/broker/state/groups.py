@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from eruca.broker.state.parts import Part, gone, unheard
+from eruca.broker.state.parts import Part, chosen, gone, unheard
 from eruca.broker.state.state_file import SavedState, Saver, read_state
 from eruca.protocol import names
 from eruca.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
@@ -119,8 +119,8 @@ class Groups(SavedState):
 
     def part(self, keys: Iterable[str] | None) -> Part:
         """As in ``parts.Table``; the keys are names."""
-        table = self._table if keys is None else {key: self._table[key] for key in keys if key in self._table}
-        entries = SubscriptionGroupWrapper(data_version=self.version, subscription_group_table=dict(table)).encode()
+        table = chosen(keys, self._table)
+        entries = SubscriptionGroupWrapper(data_version=self.version, subscription_group_table=table).encode()
         return Part(keys is None, entries, gone(keys, self._table))
 
     def take_part(self, part: Part) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from eruca.broker.state.parts import Part, gone, unheard
+from eruca.broker.state.parts import Part, chosen, gone, unheard
 from eruca.broker.state.state_file import SavedState, Saver, read_state
 from eruca.protocol import names
 from eruca.protocol.bodies import ConsumerOffsets
@@ -122,8 +122,8 @@ class Offsets(SavedState):
 
     def part(self, keys: Iterable[str] | None) -> Part:
         """As in ``parts.Table``; the keys are ``topic@group``."""
-        table = self._table if keys is None else {key: self._table[key] for key in keys if key in self._table}
-        return Part(keys is None, ConsumerOffsets(offset_table=table).encode(), gone(keys, self._table))
+        entries = ConsumerOffsets(offset_table=chosen(keys, self._table)).encode()
+        return Part(keys is None, entries, gone(keys, self._table))
 
     def take_part(self, part: Part) -> None:
         """As in ``parts.Table``."""

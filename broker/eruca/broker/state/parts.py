@@ -7,10 +7,12 @@ parts are made, nor for whom. Invariant: a table that takes the part of all its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
-from typing import Protocol
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Protocol, TypeVar
 
 import msgspec
+
+V = TypeVar("V")
 
 
 class Part(msgspec.Struct, array_like=True, frozen=True):
@@ -42,6 +44,11 @@ class Table(Protocol):
 
 def unheard(key: str) -> None:
     """What ``on_change`` is where nobody asks for changes."""
+
+
+def chosen(keys: Iterable[str] | None, table: Mapping[str, V]) -> dict[str, V]:
+    """The entries of these keys that are there; None for all."""
+    return dict(table) if keys is None else {key: table[key] for key in keys if key in table}
 
 
 def gone(keys: Iterable[str] | None, table: Container[str]) -> list[str]:
