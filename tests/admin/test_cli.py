@@ -196,6 +196,7 @@ async def test_a_value_that_nobody_can_mean_is_said_in_one_line(line: tuple[str,
     ("line", "words"),
     [
         (("topicList",), "no nameserver is known: name one with -n host:port or set NAMESRV_ADDR"),
+        (("lag", "g"), "no nameserver is known: name one with -n host:port or set NAMESRV_ADDR"),
         (("getNamesrvConfig",), "no nameserver is known: name one with -n host:port or set NAMESRV_ADDR"),
         (("topicList", "-n", "127.0.0.1:1"), "connect to <127.0.0.1:1> failed: Connection refused"),
     ],

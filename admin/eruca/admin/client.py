@@ -97,9 +97,13 @@ class Admin:
     @property
     def nameservers(self) -> list[str]:
         """The nameservers' addresses. Raises AdminError when none is known."""
+        self.need_nameservers()
+        return self._nameservers
+
+    def need_nameservers(self) -> None:
+        """Raise AdminError when no nameserver is known."""
         if not self._nameservers:
             raise AdminError("no nameserver is known: name one with -n host:port or set NAMESRV_ADDR")
-        return self._nameservers
 
     # ------------------------------------------------------------------ requests
 

@@ -142,8 +142,9 @@ class Groups(Table[GroupSummary], frozen=True, kw_only=True, rename="camel"):
 async def groups_in_short(admin: Admin, groups: Sequence[str] | None = None) -> Groups:
     """Some groups, or all that have a retry topic (206; 203 and 208 for each).
 
-    Raises NotFound if nobody knows any of them.
+    Raises NotFound if nobody knows any of them, AdminError when no nameserver is known: that is no fault of one group.
     """
+    admin.need_nameservers()
     if groups is None:
         groups = [topic.removeprefix(RETRY_PREFIX) for topic in await admin.all_topics() if is_retry_topic(topic)]
     groups = list(dict.fromkeys(groups))
