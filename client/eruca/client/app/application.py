@@ -33,6 +33,7 @@ from eruca.client.producing.producer import Producer
 from eruca.client.signals import ended_by_signal
 from eruca.remoting.loop import new_loop
 from eruca.remoting.loop_thread import LoopThread
+from eruca.remoting.tasks import unless
 
 if TYPE_CHECKING:
     from eruca.client.app.trial import Trial
@@ -235,6 +236,10 @@ class App(Startable):
         Raises UsageError for an application without consumers and producers, StateError when it runs already, and what
         their ``start`` raises.
         """
+        await self._start(wait, asyncio.Event())
+
+    async def _start(self, wait: float | None, ended: asyncio.Event) -> bool:
+        """As ``start``; False when ``ended`` was set before its end: then what runs was stopped again."""
         if not self._groups and not self._producers:
             raise UsageError(
                 "The application has no consumer and no producer: decorate a function with "
@@ -266,11 +271,18 @@ class App(Startable):
             parts: list[_Part] = [*self._producers.values(), *consumers.values()]
             clock = asyncio.get_running_loop().time
             end = clock() + (check_wait("wait", wait) if wait is not None else settings.start_wait or 0)
-            for part in parts:
-                await part.start(wait=max(end - clock(), 0))
-                stack.push_async_callback(part.stop)
+
+            async def start_parts() -> None:
+                for part in parts:
+                    await part.start(wait=max(end - clock(), 0))
+                    stack.push_async_callback(part.stop)
+
+            if not await unless(ended, start_parts()):
+                log.info("application ended by a signal before it had started")
+                return False
             self._running = stack.pop_all()
         log.info("application started: %s", ", ".join(sorted(self._groups) or sorted(self._producers)))
+        return True
 
     def _settings(self) -> ClientSettings:
         """Those that the innermost ``using`` gives; a nameserver alone changes nothing else."""
@@ -331,23 +343,11 @@ class App(Startable):
             runner.run(self._serve(wait))
 
     async def _serve(self, wait: float | None) -> None:
-        loop, ended, starting = asyncio.get_running_loop(), asyncio.Event(), asyncio.timeout(None)
-
-        def end() -> None:
-            ended.set()
-            with contextlib.suppress(RuntimeError):  # it has started
-                starting.reschedule(loop.time())
-
-        with ended_by_signal(lambda: loop.call_soon_threadsafe(end), always=True) as possible:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        with ended_by_signal(lambda: loop.call_soon_threadsafe(ended.set), always=True) as possible:
             if not possible:
                 raise UsageError("run() was called outside the main thread: use `async with app` there.")
-            try:
-                async with starting:  # in this task: a lifespan has to be left where it was entered
-                    await self.start(wait=wait)
-            except TimeoutError:
-                if not starting.expired():
-                    raise
-                log.info("application ended by a signal before it had started")
+            if not await self._start(wait, ended):
                 return
             try:
                 await ended.wait()
