@@ -19,6 +19,8 @@ from eruca.remoting.operating_system import after_fork_in_child
 
 R = TypeVar("R")
 T = TypeVar("T")
+_LOOK = 0.5
+"""Seconds after which a thread that waits looks for signals."""
 
 
 class Unusable(enum.Enum):
@@ -32,6 +34,16 @@ class Unusable(enum.Enum):
 def unusable_error(reason: Unusable) -> Exception:
     """The error where the owner of a thread has no words of its own: RuntimeError."""
     return RuntimeError(reason.value)
+
+
+def _awaited(future: concurrent.futures.Future[R]) -> R:
+    """The result. A signal that comes just before the thread falls asleep does not wake it: so it wakes by itself."""
+    while not future.done():
+        try:
+            return future.result(_LOOK)
+        except TimeoutError:
+            continue  # nothing yet; or it is the work's own error, which is raised below
+    return future.result()
 
 
 class LoopThread:
@@ -73,7 +85,7 @@ class LoopThread:
         try:
             if self._blocks is not None and asyncio._get_running_loop() is not None:
                 self._blocks()
-            return future.result()
+            return _awaited(future)
         except BaseException:
             future.cancel()
             raise
