@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from eruca.admin.catalogue import SUBJECTS, names
 from eruca.admin.cli import run
 from eruca.admin.command import OUTPUT
-from eruca.admin.commands import SUBJECTS, every, names
+from eruca.admin.commands import every
 from eruca.admin.help_pages import OTHERS
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "mqadmin"

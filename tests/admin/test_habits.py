@@ -17,9 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from eruca.admin.catalogue import ALIASES, names
 from eruca.admin.cli import run
 from eruca.admin.command import COMMANDS
-from eruca.admin.commands import ALIASES, every, names
+from eruca.admin.commands import every
 from eruca.admin.errors import MEANINGS, Status
 from eruca.admin.examples import examples, examples_of
 from eruca.admin.help_pages import OTHERS
@@ -257,9 +258,37 @@ async def test_no_line_gives_a_traceback(line: list[str]) -> None:
     assert done.status == Status.DONE or done.err, done
 
 
-def test_a_start_brings_nothing_that_few_commands_need() -> None:
-    look = "import eruca.admin.cli, sys; print(*sys.modules)"
-    loaded = set(
-        subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout.split()
-    )
-    assert loaded & {"rich", "starlette", "uvicorn", "jinja2", "yaml", "csv", "zoneinfo"} == set()
+LOOK = """
+import sys
+from eruca.admin.cli import main
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+FEW = {"rich", "starlette", "uvicorn", "jinja2", "yaml", "csv", "zoneinfo", "ctypes"}
+FEW |= {f"eruca.remoting.{each}" for each in ("settings", "sources", "tls_settings", "tls_server")}
+FEW |= {f"eruca.protocol.{each}" for each in ("sql92", "subscription")}
+
+
+def loaded_by(*line: str) -> set[str]:
+    """The modules that a run of mqadmin has imported at its end."""
+    run = [sys.executable, "-c", LOOK, *line]
+    return set(subprocess.run(run, capture_output=True, text=True).stderr.split())
+
+
+@pytest.mark.parametrize("line", ["help", "cheat lag", "completion bash", "__complete zsh res"])
+def test_a_word_that_is_no_command_brings_none(line: str) -> None:
+    loaded = loaded_by(*line.split())
+
+    assert "eruca.admin.cli" in loaded
+    assert loaded & FEW == set()
+    assert not [each for each in loaded if each.startswith("eruca.admin.commands.")]
+
+
+@pytest.mark.parametrize("line", ["topicList", "clusterList", "topicRoute -t T", "consumerProgress -g g"])
+def test_a_command_brings_nothing_that_few_commands_need(line: str) -> None:
+    loaded = loaded_by(*line.split(), "-n", AWAY)
+
+    assert [each for each in loaded if each.startswith("eruca.admin.commands.")]
+    assert loaded & FEW == set()

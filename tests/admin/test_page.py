@@ -1,6 +1,6 @@
 """The page of mqadmin has the tables of the declarations."""
 
-from eruca.admin.commands import SUBJECTS
+from eruca.admin.catalogue import SUBJECTS
 from tests.house.mqadmin_page import COMMAND, PAGE, page, subjects
 
 

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from eruca.admin.catalogue import names
 from eruca.admin.cli import run
-from eruca.admin.commands import every, names
+from eruca.admin.commands import every
 from eruca.admin.errors import Status
 from tests.support.two_masters import CLUSTER, TwoMasters
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from eruca.admin.catalogue import names
 from eruca.admin.cli import run
-from eruca.admin.commands import names
 from eruca.admin.errors import Status
 from eruca.admin.examples import examples_of
 from tests.admin.conftest import Done, Lab, running_lab

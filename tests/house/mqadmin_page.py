@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 
+from eruca.admin.catalogue import names_of
 from eruca.admin.command import COMMON, OUTPUT, WATCH, Command
-from eruca.admin.commands import find, names_of
+from eruca.admin.commands import find
 from eruca.admin.errors import MEANINGS
 from eruca.admin.help_pages import requests
 from eruca.admin.posix import Option

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from eruca.admin import commands, contexts, help_pages, posix, printers, security, sessions
+from eruca.admin.catalogue import names
 from eruca.admin.client import Admin
 from eruca.admin.command import COLORS, COMMON, FORMS, OUTPUT, WATCH, Colors, Command, Job, Shown
 from eruca.admin.errors import AdminError, BadValue, NotFound, Partial, Status, UsageError
@@ -121,7 +122,7 @@ async def _run(
 
 def unknown(name: str) -> str:
     """The sentence about a command that there is not."""
-    return f"The sub command {name} not exist{nearest(name, [*commands.names(), *help_pages.OTHERS]) or '.'}\n"
+    return f"The sub command {name} not exist{nearest(name, [*names(), *help_pages.OTHERS]) or '.'}\n"
 
 
 def _other(

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 import msgspec
 
 from eruca.admin import posix
+from eruca.admin.catalogue import LINES
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, BadValue, Status
 from eruca.admin.posix import Operand, Option
@@ -271,7 +272,6 @@ COMMANDS: dict[str, Command] = {}
 
 def command(
     name: str,
-    help: str,
     *options: Option,
     alias: str = "",
     results: tuple[type[msgspec.Struct], ...] = (),
@@ -279,12 +279,14 @@ def command(
     operand: Operand | None = None,
     forms: tuple[str, ...] = (),
 ) -> Callable[[Callable[[Job], Any]], Run]:
-    """Declare a command; with the types of its ``results`` it takes ``-o``, and ``--watch`` where it only ``reads``.
+    """Declare a command of the catalogue.
+
+    With the types of its ``results`` it takes ``-o``, and ``--watch`` where it only ``reads``.
 
     By default a command reads if it gives one result, and does not if it gives them one after the other.
 
     The option of its ``operand`` is one of its options, too. ``forms`` are those that it has beside all others.
-    Raises ValueError when the name is taken.
+    Raises ValueError when the name is taken, KeyError when the catalogue lacks it.
     """
 
     def declare(run: Run) -> Run:
@@ -292,7 +294,9 @@ def command(
         more = [_output((*own, *options), (*FORMS, *forms))] if results else []
         if results and (iscoroutinefunction(run) if reads is None else reads):
             more.append(WATCH)
-        declared = Command(name, help, (*COMMON, *more, *own, *options), run, alias, results, operand, (*FORMS, *forms))
+        declared = Command(
+            name, LINES[name], (*COMMON, *more, *own, *options), run, alias, results, operand, (*FORMS, *forms)
+        )
         for each in filter(None, (name, alias)):
             if each.lower() in COMMANDS:
                 raise ValueError(f"two commands are called {each}")

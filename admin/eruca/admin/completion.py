@@ -23,6 +23,7 @@ from typing import Final
 import msgspec
 
 from eruca.admin import commands, contexts, help_pages, sessions
+from eruca.admin.catalogue import names
 from eruca.admin.client import Admin
 from eruca.admin.command import COLORS, COMMON, FORMS, OUTPUT, Command
 from eruca.admin.errors import UsageError
@@ -184,7 +185,7 @@ def _of_context(words: Sequence[str]) -> Iterator[Candidate]:
 
 
 def _commands() -> Iterator[Candidate]:
-    for name in commands.names():
+    for name in names():
         yield Candidate(name)
     for word, means in help_pages.OTHERS.items():
         yield Candidate(word, means)
@@ -214,7 +215,7 @@ def _other(word: str, rest: Sequence[str], environment: Mapping[str, str]) -> It
     elif word == "completion" and not rest:
         yield from map(Candidate, SHELLS)
     elif word in ("help", "schema") and not rest:
-        yield from map(Candidate, commands.names())
+        yield from map(Candidate, names())
         if word == "help":
             yield from map(Candidate, ("--flat", *help_pages.OTHERS))
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from eruca.admin import contexts
+from eruca.admin.catalogue import LINES, SUBJECTS, names_of
 from eruca.admin.command import Command
-from eruca.admin.commands import SUBJECTS, every, find, names_of
 from eruca.admin.errors import MEANINGS, Status
 from eruca.admin.examples import Example, examples, examples_of
 
@@ -44,15 +44,14 @@ def overview() -> str:
         "-n (nameservers, as host:port;host:port), --timeout, --tz, --color and -o may stand before the command.",
     ]
     for subject in SUBJECTS:
-        found = [command for name in names_of(subject) if (command := find(name)) is not None]
-        lines += ["", f"{subject}:", *_rows({each.name: each.help for each in found})]
+        lines += ["", f"{subject}:", *_rows({name: LINES[name] for name in names_of(subject)})]
     lines += ["", "Other words:", *_rows(OTHERS)]
     return "\n".join([*lines, "", _ENDS, ""])
 
 
 def flat() -> str:
     """All commands in one list, as Apache's mqadmin prints it."""
-    lines = ["The most commonly used mqadmin commands are:", *_rows({each.name: each.help for each in every()})]
+    lines = ["The most commonly used mqadmin commands are:", *_rows(LINES)]
     lines += ["", "Not in Apache's mqadmin 4.9:", *_rows(OTHERS)]
     return "\n".join([*lines, "", _ENDS, ""])
 

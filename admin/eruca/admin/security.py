@@ -17,9 +17,6 @@ from eruca.protocol import properties
 from eruca.protocol.signature import Credentials
 from eruca.remoting import BadTls, Tls
 from eruca.remoting.credentials import read_credentials
-from eruca.remoting.settings import BadSetting, settings_of
-from eruca.remoting.sources import Given, read
-from eruca.remoting.tls_settings import TLS_FILE, TlsClientSettings
 
 JavaProperties = dict[str, str]
 
@@ -47,6 +44,10 @@ def find_tls(given: Mapping[str, str]) -> Tls | None:
     """The TLS settings; None unless ``tls.enable=true``. Raises AdminError."""
     if not _is_true(given.get("tls.enable")):
         return None
+    from eruca.remoting.settings import BadSetting, settings_of  # only encrypted connections need settings
+    from eruca.remoting.sources import Given, read
+    from eruca.remoting.tls_settings import TLS_FILE, TlsClientSettings
+
     file = Path(given.get("tls.config.file", TLS_FILE))
     try:
         known = {**given, **properties.parse(properties.decode(file.read_bytes()))}

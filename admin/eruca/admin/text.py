@@ -14,8 +14,6 @@ from datetime import datetime, tzinfo
 
 from eruca.admin.errors import BadValue
 from eruca.protocol.message import java_hash
-from eruca.protocol.sql92 import compile_sql
-from eruca.protocol.subscription import build_subscription, check_tags
 from eruca.protocol.times import parse_time
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -119,16 +117,6 @@ def point_of_time(text: str) -> int:
         raise BadValue(str(error)) from None
 
 
-def tag_expression(text: str) -> str:
-    """Tags of a subscription, ``*`` for all. Raises BadValue for what means something else than it seems to."""
-    try:
-        check_tags(text)
-        build_subscription("", text, version=0)
-    except ValueError as error:
-        raise BadValue(str(error)) from None
-    return text
-
-
 GROUP_OF = "group:"
 """What stands before the name of a group whose offsets are meant, where a place is asked for."""
 
@@ -136,15 +124,6 @@ GROUP_OF = "group:"
 def counted(number: int | str, noun: str) -> str:
     """``1 message``, ``2 messages``, ``>= 1 ? messages``."""
     return f"{number} {noun}" if str(number) == "1" else f"{number} {noun}s"
-
-
-def sql_condition(text: str) -> str:
-    """A condition in SQL92. Raises BadValue for a wrong one: a broker of Apache lets every message pass it."""
-    try:
-        compile_sql(text)
-    except ValueError as error:
-        raise BadValue(str(error)) from None
-    return text
 
 
 def map_text(table: Mapping[str, str]) -> str:

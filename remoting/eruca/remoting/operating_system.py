@@ -7,7 +7,6 @@ bytes that were written, and no child process has it.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 import threading
@@ -151,6 +150,8 @@ def machine_memory() -> int:
 
 def _windows_memory() -> int:
     """dwLength, dwMemoryLoad, then seven numbers of 8 bytes, ullTotalPhys first (MEMORYSTATUSEX)."""
+    import ctypes  # a start on another system need not wait for it
+
     status = (ctypes.c_uint64 * 8)(64)
     library = getattr(ctypes, "windll", None)
     if library is None or not library.kernel32.GlobalMemoryStatusEx(status):

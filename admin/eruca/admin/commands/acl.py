@@ -64,7 +64,6 @@ async def _of_each(job: Job, ask: Callable[[str], Awaitable[T]]) -> list[tuple[s
 
 @command(
     "updateAclConfig",
-    "create an account or change it",
     *either(BROKER, CLUSTER),
     ACCESS_KEY,
     Option("s", "secretKey", "its secret", required=True),
@@ -99,7 +98,6 @@ async def update_account(job: Job) -> AsyncIterator[Shown]:
 
 @command(
     "deleteAclConfig",
-    "delete an account",
     *either(BROKER, CLUSTER),
     ACCESS_KEY,
     alias="deleteAccessConfig",
@@ -117,7 +115,6 @@ async def delete_account(job: Job) -> AsyncIterator[Shown]:
 
 @command(
     "updateGlobalWhiteAddr",
-    "set the addresses that need no account",
     *either(BROKER, CLUSTER),
     Option("g", "globalWhiteRemoteAddresses", "the addresses, separated by commas", required=True),
     Option("p", "aclFileFullPath", "the file at the broker to change"),
@@ -137,7 +134,6 @@ _VERSIONS = "%-16s  %-22s  %-22s  %-20s  %-22s  %-22s"
 
 @command(
     "clusterAclConfigVersion",
-    "show the versions of the access files",
     *either(BROKER, CLUSTER),
     results=(AccessFile,),
     reads=True,
@@ -172,7 +168,6 @@ _ACCOUNT = {
 
 @command(
     "getAclConfig",
-    "show the accounts of brokers, secrets included",
     *either(BROKER, CLUSTER),
     alias="getAccessConfigSubCommand",
     results=(Account,),

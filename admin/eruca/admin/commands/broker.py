@@ -22,7 +22,7 @@ from eruca.protocol.bodies import BrokerData
 from eruca.protocol.header import Empty
 
 
-@command("brokerStatus", "show the runtime info of brokers", *first_of(BROKER, CLUSTER), results=(found.Servers,))
+@command("brokerStatus", *first_of(BROKER, CLUSTER), results=(found.Servers,))
 async def broker_status(job: Job) -> Shown:
     """28 at one broker, or at all masters and slaves of a cluster."""
     address = job.maybe("b")
@@ -42,7 +42,6 @@ async def broker_status(job: Job) -> Shown:
 
 @command(
     "updateBrokerConfig",
-    "change a setting of brokers at run time",
     *first_of(BROKER, CLUSTER),
     Option("k", "key", "the setting", required=True),
     Option("v", "value", "its new value", required=True),
@@ -65,7 +64,7 @@ async def update_broker_config(job: Job) -> AsyncIterator[Shown]:
             job.note(each, answer.remark)
 
 
-@command("getBrokerConfig", "show the settings of brokers", *first_of(BROKER, CLUSTER), results=(found.Servers,))
+@command("getBrokerConfig", *first_of(BROKER, CLUSTER), results=(found.Servers,))
 async def get_broker_config(job: Job) -> Shown:
     """26 at one broker, or at all masters and slaves of a cluster."""
     address = job.maybe("b")
@@ -126,14 +125,14 @@ async def _targets(admin: Admin, cluster: str) -> list[str]:
     ]
 
 
-@command("cleanExpiredCQ", "remove consume queue files whose messages are gone", *_ANY, results=(Act,))
+@command("cleanExpiredCQ", *_ANY, results=(Act,))
 async def clean_expired_queues(job: Job) -> AsyncIterator[Shown]:
     """306."""
     async for each in _clean(job, api.CLEAN_EXPIRED_CONSUMEQUEUE, "consume queue"):
         yield each
 
 
-@command("cleanUnusedTopic", "remove the queues of deleted topics", *_ANY, *DELETION, results=(Act,))
+@command("cleanUnusedTopic", *_ANY, *DELETION, results=(Act,))
 async def clean_unused_topics(job: Job) -> AsyncIterator[Shown]:
     """316. Before, it looks which members subscribe topics that a broker has no more (206, 21, 43, 201, 203)."""
     address = job.maybe("b")
@@ -144,7 +143,7 @@ async def clean_unused_topics(job: Job) -> AsyncIterator[Shown]:
         yield each
 
 
-@command("deleteExpiredCommitLog", "remove commit log files that are older than the retention", *_ANY, results=(Act,))
+@command("deleteExpiredCommitLog", *_ANY, results=(Act,))
 async def delete_expired_commit_log(job: Job) -> AsyncIterator[Shown]:
     """329."""
     async for each in _clean(job, api.DELETE_EXPIRED_COMMITLOG, "commit log"):
@@ -159,7 +158,6 @@ _STATS = "%-64.64s  %-64s  %-32.32s  %-4s  %-20s  %-20s  %-20s  %s"
 
 @command(
     "brokerConsumeStats",
-    "show the lag of all groups at a broker",
     Option("b", "brokerAddr", "the broker, as host:port", required=True, kind="address"),
     Option("t", "timeoutMillis", "timeout in ms; default 50000", kind="number"),
     Option("l", "level", "only queues with at least this lag; default 0", kind="number"),
@@ -200,7 +198,6 @@ async def broker_consume_stats(job: Job) -> Shown:
 
 @command(
     "producer",
-    "list the producers of a broker",
     Option("b", "broker", "the broker, as host:port", required=True, kind="address"),
     results=(found.Producers,),
 )

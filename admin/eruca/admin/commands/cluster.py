@@ -17,7 +17,6 @@ _MORE = "%-16s  %-32s %14s %14s %14s %14s"
 
 @command(
     "clusterList",
-    "list clusters and brokers",
     Option("m", "moreStats", "messages of yesterday and today", takes_value=False),
     Option("i", "interval", "repeat every N seconds, until interrupted", kind="number"),
     results=(found.Brokers,),

@@ -11,7 +11,6 @@ LISTEN = "127.0.0.1:8088"
 
 @command(
     "console",
-    "serve the web console, until interrupted",
     Option("", "listen", f"host:port; default {LISTEN}, port 0: a free one"),
     Option("", "write", "allow changes; without it the console only reads", takes_value=False),
     Option("", "tls-cert", "the certificate (PEM), without which only this machine may ask", kind="file"),

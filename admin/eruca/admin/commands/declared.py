@@ -29,7 +29,6 @@ _PRUNE = Option("", "prune", "delete what is not in the file, too", takes_value=
 
 @command(
     "export",
-    "print topics, groups, order configurations and changed settings as a file for apply",
     _CLUSTER,
     results=(found.Declared,),
 )
@@ -39,7 +38,7 @@ async def export(job: Job) -> Shown:
     return Shown(result, lambda: job.line(indented(result)))
 
 
-@command("diff", "show what apply would change", _CLUSTER, _FILE, _PRUNE, results=(Difference,))
+@command("diff", _CLUSTER, _FILE, _PRUNE, results=(Difference,))
 async def diff(job: Job) -> Shown:
     """As export; changes nothing, and ends with 3 if there is a difference."""
     _, _, result = await _compared(job, await masters_in(job.admin, job.maybe("c")))
@@ -55,7 +54,6 @@ async def diff(job: Job) -> Shown:
 
 @command(
     "apply",
-    "create and change topics, groups, order configurations and settings as a file says",
     _CLUSTER,
     _FILE,
     _PRUNE,

@@ -13,7 +13,6 @@ _GROUP = Option("g", "group", "only this consumer group and its topics", kind="g
 
 @command(
     "doctor",
-    "say what is wrong in a cluster, and how to mend it",
     Option("", "all", "a line for each group that nobody uses, not one for them all", takes_value=False),
     results=(Findings,),
     operand=Operand(_GROUP),

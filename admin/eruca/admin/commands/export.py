@@ -62,7 +62,6 @@ async def _settings_at(job: Job, address: str) -> tuple[TopicConfigSerializeWrap
 
 @command(
     "exportMetadata",
-    "write topics and consumer groups to files",
     *first_of(BROKER, Option("c", "clusterName", "all masters of this cluster", kind="cluster")),
     FOLDER,
     Option("t", "topic", "only topics", takes_value=False),
@@ -131,7 +130,6 @@ _EXPORTED = (
 
 @command(
     "exportConfigs",
-    "write the main settings of a cluster's brokers to a file",
     Option("c", "clusterName", "the cluster", required=True, kind="cluster"),
     FOLDER,
     results=(Act,),
@@ -158,7 +156,6 @@ async def export_configs(job: Job) -> Shown:
 
 @command(
     "exportMetrics",
-    "write figures of a cluster's brokers to a file",
     Option("c", "clusterName", "the cluster", required=True, kind="cluster"),
     FOLDER,
     results=(ClusterMetrics,),

@@ -52,7 +52,6 @@ CONSUMER_GROUP = Option("g", "consumerGroup", "name of the consumer group", requ
 
 @command(
     "updateSubGroup",
-    "create a consumer group or change it",
     *first_of(BROKER, MASTERS),
     GROUP,
     Option("s", "consumeEnable", "true (default): it may consume", kind="boolean"),
@@ -107,7 +106,6 @@ def _group_config(job: Job, start: SubscriptionGroupConfig) -> SubscriptionGroup
 
 @command(
     "deleteSubGroup",
-    "delete a consumer group",
     *first_of(BROKER, MASTERS),
     GROUP,
     Option("r", "removeOffset", "true: remove its offsets too; default false", kind="boolean"),
@@ -151,7 +149,7 @@ def _deleted(job: Job, group: str, address: str, where: str) -> Shown:
     return Shown(act, partial(job.line, f"delete subscription group [{group}] from {where} success."))
 
 
-@command("getConsumerConfig", "show the settings of a consumer group", GROUP, results=(found.SettingsOfGroup,))
+@command("getConsumerConfig", GROUP, results=(found.SettingsOfGroup,))
 async def get_consumer_config(job: Job) -> Shown:
     """201 at every broker."""
     result = await found.group_settings(job.admin, job.text("g"))
@@ -171,7 +169,6 @@ async def get_consumer_config(job: Job) -> Shown:
 
 @command(
     "consumerConnection",
-    "list the members of a consumer group",
     CONSUMER_GROUP,
     Option("b", "brokerAddr", "the broker to ask, as host:port", kind="address"),
     results=(found.Members,),
@@ -199,7 +196,6 @@ async def consumer_connection(job: Job) -> Shown:
 
 @command(
     "producerConnection",
-    "list the members of a producer group",
     Option("g", "producerGroup", "name of the producer group", required=True, kind="group"),
     Option("t", "topic", "a topic that it sends to", required=True, kind="topic"),
     results=(found.ProducerMembers,),
@@ -218,7 +214,6 @@ async def producer_connection(job: Job) -> Shown:
 
 @command(
     "consumerStatus",
-    "show the state of the members of a consumer group",
     CONSUMER_GROUP,
     Option("i", "clientId", "one member; without it a file is written for each", kind="member"),
     Option("b", "brokerAddr", "the broker to ask for the members, as host:port", kind="address"),

@@ -22,7 +22,7 @@ KEY = Option("k", "key", "the key", required=True)
 VALUE = Option("v", "value", "the value", required=True)
 
 
-@command("updateKvConfig", "store a value at the nameservers", NAMESPACE, KEY, VALUE, results=(Act,), reads=False)
+@command("updateKvConfig", NAMESPACE, KEY, VALUE, results=(Act,), reads=False)
 async def update_kv_config(job: Job) -> Shown:
     """100 at every nameserver."""
     request = routes.PutKVConfig(namespace=job.text("s"), key=job.text("k"), value=job.text("v"))
@@ -31,7 +31,7 @@ async def update_kv_config(job: Job) -> Shown:
     return Shown(act, partial(job.line, "create or update kv config to namespace success."))
 
 
-@command("deleteKvConfig", "remove a value from the nameservers", NAMESPACE, KEY, results=(Act,), reads=False)
+@command("deleteKvConfig", NAMESPACE, KEY, results=(Act,), reads=False)
 async def delete_kv_config(job: Job) -> Shown:
     """102 at every nameserver."""
     request = routes.KVConfigKey(namespace=job.text("s"), key=job.text("k"))
@@ -50,7 +50,7 @@ async def _is_there(job: Job, key: routes.KVConfigKey) -> bool:
     return bool(asked.answers) or len(refused) < len(job.admin.nameservers)
 
 
-@command("getNamesrvConfig", "show the settings of the nameservers", results=(Servers,))
+@command("getNamesrvConfig", results=(Servers,))
 async def get_namesrv_config(job: Job) -> Shown:
     """319 at every nameserver."""
     result = await nameserver_settings(job.admin)
@@ -63,7 +63,7 @@ async def get_namesrv_config(job: Job) -> Shown:
     return Shown(result, apache)
 
 
-@command("updateNamesrvConfig", "change a setting of the nameservers at run time", KEY, VALUE, results=(Act,))
+@command("updateNamesrvConfig", KEY, VALUE, results=(Act,))
 async def update_namesrv_config(job: Job) -> AsyncIterator[Shown]:
     """318 at every nameserver."""
     key, value = job.text("k"), job.text("v")
@@ -81,7 +81,6 @@ BROKER_NAME = Option("b", "brokerName", "the broker's name", required=True, kind
 
 @command(
     "wipeWritePerm",
-    "remove the write permission of all topics of a broker",
     BROKER_NAME,
     *DELETION,
     results=(WritePermission,),
@@ -102,9 +101,7 @@ async def wipe_write_permission(job: Job) -> AsyncIterator[Shown]:
         yield each
 
 
-@command(
-    "addWritePerm", "restore the write permission of all topics of a broker", BROKER_NAME, results=(WritePermission,)
-)
+@command("addWritePerm", BROKER_NAME, results=(WritePermission,))
 async def add_write_permission(job: Job) -> AsyncIterator[Shown]:
     """327 at every nameserver."""
 

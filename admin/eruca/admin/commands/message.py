@@ -51,7 +51,6 @@ _MEMBER = Option("d", "clientId", "with -g: the member that consumes it", kind="
 
 @command(
     "sendMessage",
-    "send a message",
     TOPIC,
     Option("p", "body", "the message, as text", required=True),
     Option("k", "key", "its keys, separated by blanks"),
@@ -83,7 +82,6 @@ async def send_message(job: Job) -> Shown:
 
 @command(
     "queryMsgById",
-    "show a message by the broker's id (offsetMsgId), or with -t or -c by the producer's",
     Option("i", "msgId", "the broker's id (offsetMsgId), or several separated by commas", required=True),
     Option("t", "topic", "for a producer's id: its topic", kind="topic", added=True),
     Option(
@@ -230,7 +228,6 @@ _KEYS = "%-50s %4s %40s"
 
 @command(
     "queryMsgByKey",
-    "list the messages with a key",
     TOPIC,
     Option("k", "msgKey", "the key", required=True),
     results=(results.Messages,),
@@ -254,7 +251,6 @@ async def query_by_key(job: Job) -> Shown:
 
 @command(
     "queryMsgByUniqueKey",
-    "show a message by the producer's id (msgId)",
     Option("i", "msgId", "the producer's id (msgId)", required=True),
     TOPIC,
     Option("a", "showAll", "all messages with this id, not only the first", takes_value=False),
@@ -282,7 +278,6 @@ async def query_by_unique_key(job: Job) -> AsyncIterator[Shown]:
 
 @command(
     "queryMsgByOffset",
-    "show the message at an offset of a queue",
     TOPIC,
     Option("b", "brokerName", "the broker's name", required=True, kind="broker"),
     Option("i", "queueId", "the queue id", required=True, kind="number"),
@@ -305,7 +300,6 @@ async def query_by_offset(job: Job) -> Shown:
 
 @command(
     "queryCq",
-    "show the units of a consume queue",
     TOPIC,
     Option("q", "queue", "the queue id", required=True, kind="number"),
     Option("i", "index", "the first unit", required=True, kind="number"),

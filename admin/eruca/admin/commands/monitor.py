@@ -15,7 +15,6 @@ from eruca.admin.text import millis_text
 
 @command(
     "startMonitoring",
-    "report lag, subscriptions, members and brokers in rounds, until stopped",
     Option("", "interval", "seconds from round to round; default 60", kind="number"),
     Option("", "rounds", "end after this number of rounds; default: never", kind="number"),
     results=(Line,),

@@ -50,7 +50,6 @@ _SECONDS = re.compile(r"\d{10}")
 
 @command(
     "resetOffsetByTime",
-    "move a consumer group to a time",
     GROUP,
     TOPIC,
     Option(
@@ -90,7 +89,6 @@ async def reset_by_time(job: Job) -> AsyncIterator[Shown]:
 
 @command(
     "skipAccumulatedMessage",
-    "move a consumer group to the end of a topic",
     GROUP,
     TOPIC,
     FORCE,
@@ -105,7 +103,6 @@ async def skip_accumulated(job: Job) -> AsyncIterator[Shown]:
 
 @command(
     "resetOffset",
-    "move a consumer group to the first or last message, a time, an offset, another group's offsets or those of a file",
     GROUP,
     Option("t", "topic", "the topic; several with commas", kind="topic"),
     Option("", "all-topics", "all topics in which the group has an offset", takes_value=False),
@@ -154,7 +151,6 @@ _EXPORT, _IMPORT = "export", "import"
 
 @command(
     "offsets",
-    "print the stored offsets of a consumer group as a file, or bring a group back to those of a file",
     Option("g", "group", "the consumer group; for import: that of the file", kind="group"),
     Option("c", "clusterName", "for export: the cluster; default: the only one", kind="cluster"),
     Option("", "file", "for import: the file", kind="file"),
@@ -357,7 +353,6 @@ def _print_plan(job: Job, reset: Reset) -> None:
 
 @command(
     "cloneGroupOffset",
-    "copy the offsets of a consumer group to another one",
     Option("s", "srcGroup", "the group to copy from", required=True, kind="group"),
     Option("d", "destGroup", "the group to copy to", required=True, kind="group"),
     Option(

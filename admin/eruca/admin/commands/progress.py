@@ -10,7 +10,6 @@ from eruca.admin.text import seconds_text, shown
 
 @command(
     "consumerProgress",
-    "show the offsets and the lag of consumer groups",
     Option("g", "groupName", "name of the consumer group; default: an overview of all", kind="group"),
     Option("s", "showClientIP", "true: show the member that has each queue; default false", kind="boolean"),
     results=(found.GroupProgress, found.Groups),
@@ -67,7 +66,6 @@ _STATS = "%-64.64s  %-64.64s %12s %11s %11s %14s %14s"
 
 @command(
     "statsAll",
-    "show traffic and lag of topics and their groups",
     Option("a", "activeTopic", "only topics with messages today", takes_value=False),
     Option("t", "topic", "only this topic", kind="topic"),
     results=(found.TrafficOfTopics,),

@@ -9,11 +9,12 @@ from functools import partial
 
 from eruca.admin.command import TOPIC, Job, Shown, command
 from eruca.admin.errors import AdminError, BadValue, NoAnswer
+from eruca.admin.expressions import tag_expression
 from eruca.admin.lookups import END, broker_address, offset_at, queues_and_brokers
 from eruca.admin.messages import Pulled, body_of, message_id, pull, pulled_properties
 from eruca.admin.posix import Option
 from eruca.admin.results.messages import Message, TagCount, message_of
-from eruca.admin.text import map_text, point_of_time, shown, tag_expression
+from eruca.admin.text import map_text, point_of_time, shown
 from eruca.protocol import api
 from eruca.protocol.headers import offsets
 from eruca.protocol.names import TOOLS_GROUP
@@ -41,7 +42,6 @@ def _times(job: Job, first: str, second: str) -> tuple[int, int]:
 
 @command(
     "consumeMessage",
-    "consume messages and print them",
     TOPIC,
     Option("b", "brokerName", "the broker's name", kind="broker"),
     Option("i", "queueId", "the queue id; needs -b", kind="number"),
@@ -205,7 +205,6 @@ _END = Option("e", "endTimestamp ", "up to here: ms since 1970 or yyyy-MM-dd#HH:
 
 @command(
     "printMsg",
-    "print the messages of a topic",
     TOPIC,
     _CHARSET,
     _TAGS,
@@ -243,7 +242,6 @@ async def print_messages(job: Job) -> AsyncIterator[Shown]:
 
 @command(
     "printMsgByQueue",
-    "print or count the messages of a queue",
     TOPIC,
     Option("a", "brokerName ", "the broker's name", required=True, kind="broker"),
     Option("i", "queueId ", "the queue id", required=True, kind="number"),

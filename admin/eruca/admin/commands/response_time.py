@@ -21,7 +21,6 @@ _SENT = "%-32s  %-4s  %-20s    %s"
 
 @command(
     "sendMsgStatus",
-    "send messages to a broker and show the response times",
     Option("b", "brokerName", "the broker's name, which is a topic too", required=True, kind="broker"),
     Option("s", "messageSize", "bytes of a message; default 128", kind="number"),
     Option("c", "count", "number of messages; default 50", kind="number"),
@@ -41,7 +40,6 @@ async def send_msg_status(job: Job) -> AsyncIterator[Shown]:
 
 @command(
     "checkMsgSendRT",
-    "send messages to the queues of a topic and show the response times",
     TOPIC,
     Option("a", "amount", "number of messages; default 100", kind="number"),
     Option("s", "size", "bytes of a message; default 128", kind="number"),
@@ -84,7 +82,6 @@ def _failed(queue: MessageQueue, seconds: float) -> SentMessage:
 
 @command(
     "clusterRT",
-    "send messages to every broker periodically and show the response times",
     Option("a", "amount", "messages of a round; default 100", kind="number"),
     Option("s", "size", "bytes of a message; default 128", kind="number"),
     Option("c", "cluster", "only this cluster", kind="cluster"),

@@ -12,6 +12,7 @@ from eruca.admin.client import TIMEOUT, Admin
 from eruca.admin.command import Job, Shown, command
 from eruca.admin.commands.templates import template
 from eruca.admin.errors import AdminError, BadValue, Partial, PeerRefused, Status, TimedOut
+from eruca.admin.expressions import sql_condition, tag_expression
 from eruca.admin.lookups import queues_and_brokers, stored_offset
 from eruca.admin.posix import Operand, Option
 from eruca.admin.resets.places import place
@@ -21,7 +22,7 @@ from eruca.admin.results.deliveries import Delivered, Delivery, Outgoing, from_j
 from eruca.admin.results.messages import Message, message_of
 from eruca.admin.results.stream import Stream, Wish
 from eruca.admin.standard_input import lines_of
-from eruca.admin.text import counted, point_of_time, sql_condition, tag_expression
+from eruca.admin.text import counted, point_of_time
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.names import KEYS, TAGS, dead_letter_topic
 from eruca.protocol.queues import MessageQueue
@@ -35,7 +36,6 @@ LAST = 10
 
 @command(
     "tail",
-    "print the messages of a topic, of all queues by time; no group takes part",
     Option("", "from", f"first, last, a time, an offset, group:OTHER; default: the last {LAST} messages", kind="place"),
     Option("", "until", "up to this time, which may be to come", kind="time"),
     Option("", "follow", "go on with what comes", takes_value=False),
@@ -105,7 +105,6 @@ async def _wish(job: Job) -> Wish:
 
 @command(
     "send",
-    "send the lines of the standard input to a topic, each as a message",
     Option("k", "key", "keys of each message, separated by blanks"),
     Option("g", "tag", "the tag of each message"),
     Option("c", "count", "send each message N times; default 1", kind="number"),
@@ -164,7 +163,6 @@ class Moved(Answer, frozen=True, kw_only=True, rename="camel"):
 
 @command(
     "move",
-    "send the dead letters of a consumer group to their topics again",
     Option("t", "topic", "only those that were sent to this topic", kind="topic"),
     Option("", "from", "only those that were given up at this time or later", kind="time"),
     Option("", "until", "only those that were given up at this time or earlier", kind="time"),

