@@ -1,8 +1,12 @@
 """Topics and brokers by mqadmin, against a running cluster."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from eruca.admin.examples import examples_of
 from eruca.protocol import fastjson
 from eruca.protocol.bodies import TopicConfig
 from tests.admin.conftest import Lab
@@ -217,6 +221,14 @@ async def test_values_and_settings_of_the_nameserver(lab: Lab) -> None:
     shown = (await lab.done("getNamesrvConfig")).out.splitlines()
     assert shown[0] == f"============{lab.nameserver}============"
     assert f"{'productEnvName':<50}=  here" in shown
+
+
+@pytest.mark.parametrize("name", ["updateBrokerConfig", "updateNamesrvConfig"])
+async def test_settings_of_the_examples_are_taken(lab: Lab, name: str) -> None:
+    lines = [shlex.split(each.line.replace("10.0.0.1:10911", lab.broker)) for each in examples_of(name)]
+    assert lines
+    for line in lines:
+        assert (await lab.mqadmin(*line)).status == 0, line
 
 
 async def test_write_permission_is_wiped_and_added(lab: Lab) -> None:

@@ -40,15 +40,16 @@ def test_an_audit_exits_with_3_when_a_group_is_behind(rocketmq: BackgroundCluste
             queue = producer.send(Message(topic, b"body", tags="a")).queue
     with PullConsumer(nameserver=rocketmq.address) as consumer:
         consumer.update_offset(queue, 3, group="readers")
-    audit = ["pipeline", "audit", "-n", rocketmq.address, "--topic", topic, "--group", "readers", "--offsets-only"]
+    audit = ["pipeline", "audit", "--topic", topic, "--group", "readers", "--offsets-only"]
+    clients, tools = {"ROCKETMQ_NAMESRV_ADDR": rocketmq.address}, {"NAMESRV_ADDR": rocketmq.address}
 
-    behind = CliRunner().invoke(main, audit)
-    allowed = CliRunner().invoke(main, [*audit, "--max-behind", "2"])
+    behind = CliRunner().invoke(main, audit, env={"NAMESRV_ADDR": "127.0.0.1:1", **clients})
+    allowed = CliRunner().invoke(main, [*audit, "--max-behind", "2"], env={"ROCKETMQ_NAMESRV_ADDR": None, **tools})
 
     assert behind.exit_code == 3, behind.output
     assert behind.stdout.splitlines()[-1] == f"readers on {topic} has not consumed 2 messages."
     assert allowed.exit_code == 0, allowed.output
     assert allowed.stdout.splitlines()[-1] == "Every group has consumed what it should."
-    refused = CliRunner().invoke(main, [*audit, "--window", "soon"])
+    refused = CliRunner().invoke(main, [*audit, "--window", "soon"], env=clients)
     assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
     assert refused.stderr.startswith('eruca pipeline: The window "soon" cannot be read: ')

@@ -18,7 +18,12 @@ class Names:
     """A nameserver and a peer who asks it."""
 
     def __init__(self, folder: Path, port: int = 0) -> None:
-        config = NamesrvConfig(listen_port=port, bind_address="127.0.0.1", kv_config_path=str(folder / "kv.json"))
+        config = NamesrvConfig(
+            listen_port=port,
+            bind_address="127.0.0.1",
+            kv_config_path=str(folder / "kv.json"),
+            config_store_path=str(folder / "namesrv.properties"),
+        )
         self.server = Nameserver(config)
         self.peer = Peer()
 

@@ -133,7 +133,7 @@ deleteKvConfig -s ORDER_TOPIC_CONFIG -k Orders  # remove it
 deleteKvConfig -s MY_SPACE -k owner -o json  # the same, with a result for a program
 getNamesrvConfig  # the settings of the nameservers
 getNamesrvConfig -o jsonl  # the same, to compare them
-updateNamesrvConfig -k scanNotActiveBrokerInterval -v 5000  # look for dead brokers every 5 s
+updateNamesrvConfig -k productEnvName -v prod  # name the environment of the nameservers
 updateNamesrvConfig -k orderMessageEnable -v true  # switch the order configurations on
 wipeWritePerm -b broker-a  # send clients away from a broker that is to be stopped
 wipeWritePerm -b broker-a --yes  # the same in a script, without a question

@@ -68,6 +68,7 @@ class Cluster:
         self._names = nameserver if nameserver is not None else NamesrvConfig()
         self._names.listen_port, self._names.bind_address = port, host
         self._names.kv_config_path = str(folder / "namesrv" / "kvConfig.json")
+        self._names.config_store_path = str(folder / "namesrv" / "namesrv.properties")
         self._config = broker if broker is not None else cluster_settings([]).broker
         self._config.broker_ip1 = self._config.broker_ip2 = "" if host in EVERYWHERE else host
         self._config.server.bind_address = host

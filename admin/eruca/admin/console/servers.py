@@ -1,7 +1,7 @@
 """Brokers and nameservers: what they say of themselves, their settings, who is connected.
 
-A setting is marked where the brokers of the cluster differ in it; one that may change at run time can be changed here,
-and its broker refuses the others.
+A setting is marked where it differs from its default, and where the brokers of the cluster differ in it; one that may
+change at run time can be changed here, and its broker refuses the others.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from eruca.admin.console.visit import Visit, act, now, page, part
 from eruca.admin.errors import AdminError, BadValue, NotFound
 from eruca.admin.lookups import ask_each
 from eruca.admin.results.answer import Answer, Moment, PeerError, Result, errors_of
+from eruca.admin.results.broker_settings import defaults_of
 from eruca.admin.results.brokers import (
     BrokerLoad,
     LagOfBroker,
@@ -68,6 +69,8 @@ class Setting(Result, frozen=True, kw_only=True, rename="camel"):
 
     name: str
     value: str
+    default: str | None
+    """What it is by default; None for a setting that only a start reads, or that makes a broker this one."""
     others: dict[str, str]
     """Other values, by the addresses of the masters that have them."""
 
@@ -147,10 +150,12 @@ async def _settings(admin: Admin, address: str, errors: list[PeerError]) -> list
     if address not in tables:
         raise AdminError(next((each.text for each in found.errors), "it did not answer"))
     errors += [each for each in found.errors if each.peer != address]
+    defaults = defaults_of(tables[address])
     return [
         Setting(
             name=name,
             value=value,
+            default=defaults.get(name),
             others={}
             if name in _OWN or "Path" in name
             else {at: table[name] for at, table in tables.items() if name in table and table[name] != value},

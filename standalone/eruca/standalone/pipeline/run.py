@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from eruca.client.config import NAMESERVER_VARIABLES
 from eruca.spark_connector.causes import cause_of
 from eruca.spark_connector.errors import NotInstalled
 from eruca.spark_connector.runtime.installed import missing
@@ -102,8 +103,8 @@ def common(command: Callable[..., int | None]) -> Callable[..., None]:
 
 
 _COMMON = (
-    click.option("-n", "--name-server", envvar="NAMESRV_ADDR", required=True, metavar="HOST:PORT",
-                 help="The nameservers, several joined by ';'; else $NAMESRV_ADDR."),
+    click.option("-n", "--name-server", envvar=NAMESERVER_VARIABLES, required=True, metavar="HOST:PORT",
+                 help="The nameservers, several joined by ';'; else $ROCKETMQ_NAMESRV_ADDR, else $NAMESRV_ADDR."),
     click.option("--access", multiple=True, callback=_pairs, metavar="NAME=VALUE",
                  help="An option of the connection, such as tls=true or namespace=shop. Repeatable."),
     click.option("--access-key", envvar="MQ_ACCESS_KEY", help="The account; else $MQ_ACCESS_KEY."),
