@@ -33,9 +33,9 @@ class Proxy:
         self._muted: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self) -> Proxy:
-        """Listen on a free port of the loopback address."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> Proxy:
+        """Listen on a port of a loopback address, by default on a free one."""
+        self._server = await asyncio.start_server(self._accept, host, port)
         host, port = self._server.sockets[0].getsockname()[:2]
         self.address = f"{host}:{port}"
         return self

@@ -117,7 +117,7 @@ async def serve(
 
 def _socket(place: Listener) -> socket.socket:
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, asyncio sets TCP_NODELAY
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((place.host, place.port))

@@ -1,0 +1,38 @@
+"""The console at a port, as a browser reaches it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from urllib.parse import urlsplit
+
+import httpx
+
+from eruca.admin.client import Admin
+from eruca.admin.console.server import listener, serve
+from tests.admin.conftest import Lab
+
+DELAYED_ACK = 0.04
+"""Seconds for which Linux may hold an acknowledgement back, at least."""
+
+
+async def test_no_page_waits_for_an_acknowledgement_of_its_head(lab: Lab) -> None:
+    opened: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    place = listener("127.0.0.1:0", "", "", "")
+    async with Admin([lab.nameserver]) as admin:
+        serving = asyncio.create_task(
+            serve(admin, place, write=False, context="", environment={}, say=lambda _: None, ready=opened.set_result)
+        )
+        address = urlsplit(await opened)
+        took = []
+        async with httpx.AsyncClient(base_url=f"http://{address.netloc}", follow_redirects=True) as browser:
+            (await browser.get(f"/?{address.query}")).raise_for_status()
+            for _ in range(20):
+                began = time.monotonic()
+                (await browser.get("/")).raise_for_status()
+                took.append(time.monotonic() - began)
+        serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+    assert min(took) < DELAYED_ACK
