@@ -52,6 +52,24 @@ async def test_a_message_is_dispatched_after_the_round_of_the_loop(tmp_path: Pat
     await ended(store)
 
 
+@pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_what_comes_while_nothing_may_be_seen_is_told_too(tmp_path: Path, flush_disk_type: str) -> None:
+    """Replicas are sent the next message while the one before it waits for them."""
+    store = await started(tmp_path, flush_disk_type=flush_disk_type)
+    store.visible_limit = 0
+    told: asyncio.Queue[int] = asyncio.Queue()
+    store.on_written = lambda: told.put_nowait(store.replicator.safe_offset)
+    for number in range(3):
+        put(store, "T", 0, b"%d" % number)
+        async with asyncio.timeout(5):
+            while await told.get() < store.figures().max_offset:
+                pass
+    assert store.max_offset("T", 0) == 0
+    store.visible_limit = None
+    assert store.drain() == 3
+    await ended(store)
+
+
 async def test_one_flush_releases_everybody_who_waits(tmp_path: Path, disk: Switched) -> None:
     store = await started(tmp_path, disk, flush_disk_type="SYNC_FLUSH", mapped_file_size_commit_log=1 << 20)
     disk.hold()

@@ -90,7 +90,8 @@ class Appender:
         self.exhausted = False
         """Whether it cannot because no file descriptor is left."""
         self.wake: Callable[[], object] = bool
-        """Called after an append when none has been dispatched since the last call."""
+        """Called after the first append of each round: ``woken`` is set then, until the round's dispatch."""
+        self.woken = False
         self.puts = 0
         self.put_bytes = 0
         self.failed = 0
@@ -186,13 +187,17 @@ class Appender:
         end = log.position = position + size
         if not sys_flag & 4:
             queue.next_offset = queue_offset + 1
-        pending = self._pending
-        if not pending:
-            self.wake()
-        pending.append((queue, position, size, properties, queue_offset, now, sys_flag))
+        if not self.woken:
+            self.begin_round()
+        self._pending.append((queue, position, size, properties, queue_offset, now, sys_flag))
         self.puts += 1
         self.put_bytes += size
         return _new_put(Put, (PutStatus.OK, position, queue_offset, size, now, end))
+
+    def begin_round(self) -> None:
+        """Call ``wake``: something was written that its dispatch has to look at, even if it may not be seen yet."""
+        self.woken = True
+        self.wake()
 
     def tip(self) -> Tip | None:
         """Where to write, None while nothing is accepted. Call ``wrote`` after writing, before anything else."""
@@ -209,8 +214,8 @@ class Appender:
         """Take note of ``count`` records written up to ``end``, whose requests are pending and queue offsets taken."""
         self._log.position = end
         self.last_time = tip.now
-        if len(self._pending) == count:
-            self.wake()
+        if not self.woken:
+            self.begin_round()
         self.puts += count
         self.put_bytes += end - tip.position
 

@@ -254,6 +254,6 @@ class Replicator:
         except ValueError as fault:
             log.error("copied_record_left_out", offset=record.physical_offset, reason=str(fault))
             return
-        if not self._dispatch.pending:
-            appender.wake()
+        if not appender.woken:
+            appender.begin_round()
         self._dispatch.pending.append(request_of(queue, record))

@@ -388,6 +388,7 @@ class Store:
 
     def drain(self) -> int:
         """Dispatch what may be seen; returns the number of messages."""
+        self.appender.woken = False
         if self.on_written is not None:
             self.on_written()
         limit = self._flush.flushed if self.config.sync_flush else None
