@@ -40,7 +40,7 @@ class Group:
         self._folder = folder
         self._names = names
 
-    async def start(self, number: int) -> Desk:
+    async def start(self, number: int, **settings: object) -> Desk:
         desk = self.desks[number] = master_of(self._folder / str(number), file_size=1 << 20)
         desk.config.enable_controller_mode = True
         desk.config.controller_addr = "http://127.0.0.1:1"
@@ -48,6 +48,8 @@ class Group:
         desk.config.store.broker_role = BrokerRole.SYNC_MASTER if number == 1 else BrokerRole.SLAVE
         desk.config.store.slave_timeout = 1000
         desk.config.namesrv_addr = self._names.address
+        for name, value in settings.items():
+            setattr(desk.config, name, value)
         desk.coordinator = FakeClient(self.etcd)
         await desk.start()
         return desk
@@ -318,3 +320,35 @@ async def test_a_broker_of_no_such_group_does_not_know_these_requests(tmp_path: 
         for code, fields in ((ELECT, to(2)), (METADATA, {}), (SYNC_STATE, {}), (EPOCHS, {})):
             answer = await alone.ask(code, fields, b"[]")
             assert answer.code == 3 and "enableControllerMode" in str(answer.remark)
+
+
+async def test_below_the_minimum_a_send_is_refused_before_it_is_stored(group: Group) -> None:
+    one = await group.start(1, min_in_sync_replicas=2)
+    await group.led({1})
+    end_before = end(one)
+    one.topic("T", 2)
+    answers = [await one.ask(SEND, message(), b"alone") for _ in range(3)]
+    assert {each.code for each in answers} == {1} and "minInSyncReplicas" in str(answers[0].remark)
+    assert end(one) == end_before
+    await group.start(2)
+    await group.led({1, 2})
+    assert await sent(one, 20) == [0] * 20  # by the fast path, too
+    await group.stop(2)
+    await group.led({1})
+    assert (await one.ask(SEND, message(), b"alone")).code == 1
+
+
+@pytest.mark.parametrize(("needed", "codes"), [(1, [0, 0]), (2, [14, 14])])
+async def test_without_all_of_the_set_so_many_acknowledge_as_the_settings_say(
+    group: Group, needed: int, codes: list[int]
+) -> None:
+    one = await group.start(1, all_ack_in_sync_state_set=False, in_sync_replicas=needed)
+    two = await group.start(2)
+    await group.led({1, 2})
+    assert await sent(one, 2) == [0, 0]
+    await equal(one, two)
+    group.etcd.away = True  # so that the lost one stays in the set
+    await group.stop(2)
+    one.topic("T", 2)
+    assert [(await one.ask(SEND, message(), b"alone")).code for _ in range(2)] == codes
+    assert one.broker.store.max_offset("T", 0) == 2  # what not all of the set have is shown to nobody

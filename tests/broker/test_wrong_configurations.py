@@ -59,6 +59,11 @@ WRONG = [
     # etcd
     ("controllerAddr=10.0.0.1:9878", f"controllerAddr: '10.0.0.1:9878' is not allowed; {ETCD}"),
     ("controllerAddr=http://a:1;", f"controllerAddr: 'http://a:1;' is not allowed; {ETCD}"),
+    ("minInSyncReplicas=0", "minInSyncReplicas: '0' is not allowed; write a whole number from 1 to 100"),
+    (
+        "haMaxTimeSlaveNotCatchup=999",
+        "haMaxTimeSlaveNotCatchup: '999' is not allowed; write a whole number from 1000 to 86400000",
+    ),
     ("brokerId=1\nenableControllerMode=true", "enableControllerMode needs an etcd: name its members in controllerAddr"),
     # numbers, words
     ("listenPort=x", "listenPort: 'x' is not allowed; write a whole number from 0 to 65535"),
@@ -330,12 +335,18 @@ def test_with_controller_mode_a_check_looks_which_members_of_etcd_answer(tmp_pat
     with EtcdCluster(tmp_path / "etcd", 1) as etcd:
         (url,), closed = etcd.urls, f"http://127.0.0.1:{free_port()}"
         not_yet = "enableControllerMode is true, and automatic failover is not complete"
-        settings = f"brokerId=1\nenableControllerMode=true\ncontrollerAddr={url}"
+        settings = f"brokerId=1\nbrokerRole=SYNC_MASTER\nenableControllerMode=true\ncontrollerAddr={url}"
 
-        (fault,) = faults_of(tmp_path, f"enableControllerMode=true\ncontrollerAddr={url}\n")
+        (fault,) = faults_of(tmp_path, f"brokerRole=SYNC_MASTER\nenableControllerMode=true\ncontrollerAddr={url}\n")
         assert "brokerId must be above 0 with enableControllerMode, and each broker of the name has its own" in fault
         (warning,) = check(tmp_path, f"{settings}\n").warnings
         assert not_yet in warning
+        loses = f"{settings}\nbrokerRole=ASYNC_MASTER\nallAckInSyncStateSet=false\n"
+        of_role, of_set = check(tmp_path, loses).warnings[-2:]
+        assert "brokerRole is ASYNC_MASTER: a failover may lose messages that were acknowledged" in of_role
+        assert "allAckInSyncStateSet is false: a failover may lose messages that were acknowledged" in of_set
+        (fault,) = faults_of(tmp_path, f"{settings}\nallAckInSyncStateSet=false\nminInSyncReplicas=2\n")
+        assert "inSyncReplicas must not be below minInSyncReplicas" in fault
         first, second = check(tmp_path, f"{settings};{closed}\n").warnings
         assert not_yet in first and f"controllerAddr names {closed}, which does not answer" in second
     (fault,) = faults_of(tmp_path, f"{settings}\n")

@@ -22,6 +22,7 @@ from eruca.broker.failover.member import (
     Asked,
     Copied,
     MasterLost,
+    Promise,
     ReplicaLost,
     Reported,
     Rules,
@@ -88,7 +89,7 @@ class MemoryOffice(Generic[C]):
         del self._machine.disk.log[end:]
         self._machine.disk.epochs = lists.cut(self._machine.disk.epochs, end)
 
-    async def lead(self, epoch: int) -> None:
+    async def lead(self, epoch: int, *, takes_sends: bool) -> None:
         self._machine.tables.lead()
         self.leads = epoch
 
@@ -99,12 +100,10 @@ class MemoryOffice(Generic[C]):
     def follows(self, address: str) -> None:
         pass
 
-    def show(self, confirmed: int) -> None:
-        self.confirmed = confirmed
+    def show(self, promise: Promise) -> None:
+        self.confirmed = confirmed = promise.confirmed
+        self._machine.tables.show(promise.tables)
         self._machine.group.promised(bytes(self._machine.disk.log[:confirmed]), leads=self.leads is not None)
-
-    def show_tables(self, number: int) -> None:
-        self._machine.tables.show(number)
 
     def bar(self, reason: str) -> None:
         self.barred = reason

@@ -36,6 +36,7 @@ LAST_MOMENT = 253_370_764_800_000
 """The year 9999 in ms since 1970; no later time can be shown."""
 MOST_CHECKS = 1_000_000
 """Checks of a half message, at most."""
+MOST_REPLICAS = 100
 MOST_ENTRIES = 10_000_000
 """The most topics or groups that may be allowed."""
 
@@ -221,6 +222,19 @@ class BrokerConfig:
         words="the members of etcd, like http://10.0.0.1:2379;http://10.0.0.2:2379",
     )
     """The members of etcd, for enableControllerMode."""
+    min_in_sync_replicas: int = setting(1, at_least=1, at_most=MOST_REPLICAS)
+    """RocketMQ 5's key. With fewer brokers in the syncStateSet, the master among them, sends are refused."""
+    all_ack_in_sync_state_set: bool = True
+    """RocketMQ 5's key, where it is false. Whether a message is acknowledged when all of the syncStateSet have it; else
+    when inSyncReplicas have it, and a failover may lose it."""
+    in_sync_replicas: int = setting(1, at_least=1, at_most=MOST_REPLICAS)
+    """RocketMQ 5's key. How many of the syncStateSet, with the master, have a message when it is acknowledged, if
+    allAckInSyncStateSet is false."""
+    ha_max_time_slave_not_catchup: int = setting(3000, at_least=1000, at_most=DAY)
+    """RocketMQ 5's key, where it is 15000. Milliseconds without progress or a word after which a slave leaves the
+    syncStateSet."""
+    broker_election_priority: int = setting((1 << 31) - 1, at_least=0, at_most=(1 << 31) - 1)
+    """RocketMQ 5's key. Which of the brokers with the same log is elected: the one with the lowest number."""
     broker_permission: int = setting(6, at_least=0, at_most=7, live=True)
     """What clients may do with the topics here: 2 is writing, 4 reading, 6 both."""
     default_topic_queue_nums: int = setting(8, at_least=1, at_most=MOST_QUEUES, live=True, important=True)

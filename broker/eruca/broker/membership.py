@@ -18,7 +18,7 @@ import structlog
 from eruca.broker.broker import Broker
 from eruca.broker.coordination.port import Coordinator
 from eruca.broker.failover.epochs import Epochs
-from eruca.broker.failover.member import Copied, Rules, State, Stored, TablesChanged
+from eruca.broker.failover.member import Copied, Promise, Rules, State, Stored, TablesChanged
 from eruca.broker.services.failover.confirmation import Confirmation
 from eruca.broker.services.failover.driver import Driver
 from eruca.broker.services.failover.group_part import Desk, GroupPart
@@ -28,11 +28,11 @@ from eruca.broker.services.failover.ports import Frame, Self, TableFrame
 from eruca.broker.services.failover.replicas import Pace as Sending
 from eruca.broker.services.failover.tables import Tables
 from eruca.broker.store.epoch_file import read_epochs, write_epochs
+from eruca.protocol.codes import ResponseCode
 from eruca.remoting.clock import boottime_ms
 from eruca.remoting.listener import Listener
 
-PRIORITY = 0
-"""brokerElectionPriority, which no setting has yet."""
+TOO_SMALL = "the syncStateSet has fewer brokers than minInSyncReplicas, and nothing is stored before it has: try again"
 
 log = structlog.get_logger("eruca.broker.failover")
 
@@ -51,7 +51,7 @@ class Membership:
             broker.store.store_id,
             broker.address,
             broker.ha_address,
-            PRIORITY,
+            config.broker_election_priority,
             founds=broker.role.founds,
         )
         self._links = TcpLinks(
@@ -60,13 +60,15 @@ class Membership:
             broker.store.replicator,
             broker.tasks,
             boottime_ms,
-            Sending(batch=settings.ha_transfer_batch_size),
+            Sending(settings.ha_transfer_batch_size, config.ha_max_time_slave_not_catchup / 1000),
             broker.tls.ha_client,
             tables=broker.tables,
         )
+        acknowledging = None if config.all_ack_in_sync_state_set else config.in_sync_replicas
+        rules = Rules(config.min_in_sync_replicas, acknowledging)
         self._office = office = _Office(broker, broker.confirmation, broker.tables, restart)
         broker.tables.on_number = self._tables_changed
-        self.driver = Driver(me, keys, coordinator, office, self._links, broker.tasks, Rules())
+        self.driver = Driver(me, keys, coordinator, office, self._links, broker.tasks, rules)
         self._links.attach(lambda: self.driver.member, self.driver.post, self.driver.take)
         self._listener: Listener | None = None
         self._posted = 0
@@ -181,7 +183,8 @@ class _Office:
         self._restart(end)
         await asyncio.get_running_loop().create_future()  # what follows is the next start's
 
-    async def lead(self, epoch: int) -> None:
+    async def lead(self, epoch: int, *, takes_sends: bool) -> None:
+        self._take_sends(takes_sends)
         self._tables.lead()
         self._confirmation.lead()
         await self._broker.role.lead(epoch)
@@ -199,11 +202,17 @@ class _Office:
     def follows(self, address: str) -> None:
         self._broker.table_sync.follow(address)
 
-    def show(self, confirmed: int) -> None:
-        self._confirmation.show(confirmed)
+    def _take_sends(self, takes: bool) -> None:
+        admission = self._broker.admission
+        if takes:
+            admission.resume(ResponseCode.SYSTEM_ERROR)
+        else:
+            admission.suspend(TOO_SMALL, ResponseCode.SYSTEM_ERROR)
 
-    def show_tables(self, number: int) -> None:
-        self._tables.show(number)
+    def show(self, promise: Promise) -> None:
+        self._take_sends(promise.takes_sends)
+        self._confirmation.show(promise.confirmed, promise.acknowledged)
+        self._tables.show(promise.tables)
 
     def bar(self, reason: str) -> None:
         log.error("barred", reason=reason)

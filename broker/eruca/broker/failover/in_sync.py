@@ -97,6 +97,15 @@ def confirm_number(confirmed: int, own: int, master: int, members: frozenset[int
     return max(confirmed, min([own, *(numbers.get(each, confirmed) for each in members if each != master)]))
 
 
+def acknowledged_offset(
+    acknowledged: int, own: int, master: int, members: frozenset[int], replicas: Replicas, least: int
+) -> int:
+    """Up to where ``least`` of the members have the log, the master among them (inSyncReplicas); never less than
+    before."""
+    ends = [own, *(replica.end for replica in replicas if replica.broker_id in members - {master})]
+    return max(acknowledged, sorted(ends, reverse=True)[least - 1]) if len(ends) >= least else acknowledged
+
+
 def change(group: Group, replicas: Replicas, confirmed: int, tables: int, epoch_start: int) -> Group | None:
     """The set that a master has to propose; None while etcd's is right.
 

@@ -58,6 +58,8 @@ class Member(NamedTuple):
     known: Known | None = None
     confirmed: int = 0
     """Up to where it may show its log."""
+    acknowledged: int = 0
+    """At a master whose messages fewer than all of the set have to have: up to where sends are answered with 0."""
     tables: int = 0
     """The number of the last change of the tables, in the present epoch, that it has: at a master, of all changes."""
     tables_confirmed: int = 0
@@ -255,11 +257,34 @@ class Step(NamedTuple):
     actions: tuple[Action, ...] = ()
 
 
-class Rules:
-    """How a member answers events. Each decision on which acknowledged messages depend is a method of its own."""
+class Promise(NamedTuple):
+    """What a broker may show and answer."""
 
-    def __init__(self, min_in_sync_replicas: int = 1) -> None:
+    confirmed: int
+    """Up to here the log may be shown ..."""
+    acknowledged: int
+    """... and sends may be answered with 0 ..."""
+    tables: int
+    """... and changes of tables up to this number."""
+    takes_sends: bool
+    """Whether the set has minInSyncReplicas members."""
+
+
+class Rules:
+    """How a member answers events. Each decision on which acknowledged messages depend is a method of its own.
+
+    ``acknowledging`` is how many members of the set have to have what is acknowledged (inSyncReplicas), None for all.
+    """
+
+    def __init__(self, min_in_sync_replicas: int = 1, acknowledging: int | None = None) -> None:
         self._least = min_in_sync_replicas
+        self._acknowledging = acknowledging
+
+    def promise(self, member: Member) -> Promise:
+        """What a member may show and answer."""
+        enough = member.known is not None and in_sync.enough(member.known.group, member.proposed, self._least)
+        acknowledged = member.confirmed if self._acknowledging is None else member.acknowledged
+        return Promise(member.confirmed, acknowledged, member.tables_confirmed, enough)
 
     # ---- decisions
 
@@ -368,6 +393,8 @@ class Rules:
         if member.state is not State.PROMOTING or member.epoch != known.group.master_epoch:
             return Step(member)
         new = member._replace(state=State.MASTER, confirmed=member.end, tables=0, tables_confirmed=0)
+        if self._acknowledging is not None:
+            new = new._replace(acknowledged=member.end)
         return Step(new, (Accept(),))
 
     # ---- a follower
@@ -449,8 +476,8 @@ class Rules:
         """Confirm what all have, and propose the set that is right, if no other change is under way."""
         known = member.known
         assert known is not None
-        confirmed, tables = self._confirmed(member, known)
-        new = member._replace(confirmed=confirmed, tables_confirmed=tables)
+        confirmed, acknowledged, tables = self._confirmed(member, known)
+        new = member._replace(confirmed=confirmed, acknowledged=acknowledged, tables_confirmed=tables)
         if member.proposed is not None:
             return Step(new)
         wanted = in_sync.change(known.group, new.replicas, new.confirmed, tables, new.epochs[-1].start)
@@ -458,13 +485,14 @@ class Rules:
             return Step(new)
         return Step(new._replace(proposed=wanted), (Propose(wanted, known.revision),))
 
-    def _confirmed(self, member: Member, known: Known) -> tuple[int, int]:
-        """Up to where log and tables are confirmed."""
-        before = member.confirmed, member.tables_confirmed
+    def _confirmed(self, member: Member, known: Known) -> tuple[int, int, int]:
+        """Up to where the log is confirmed, and acknowledged; up to which number tables are confirmed."""
+        before = member.confirmed, member.acknowledged, member.tables_confirmed
         if not in_sync.enough(known.group, member.proposed, self._least):
             return before
         me, members, replicas = member.broker_id, self.counted(member, known), member.replicas
-        return (
-            in_sync.confirm_offset(before[0], member.end, me, members, replicas),
-            in_sync.confirm_number(before[1], member.tables, me, members, replicas),
-        )
+        confirmed = in_sync.confirm_offset(member.confirmed, member.end, me, members, replicas)
+        acknowledged = member.acknowledged
+        if (least := self._acknowledging) is not None:
+            acknowledged = in_sync.acknowledged_offset(before[1], member.end, me, members, replicas, least)
+        return confirmed, acknowledged, in_sync.confirm_number(before[2], member.tables, me, members, replicas)

@@ -79,8 +79,8 @@ class Admission:
         """The forms of sends to these that the native step takes (``handlers.send_forms``)."""
         self.reply_templates: Memo[tuple[int, int], Template | None] = Memo(_FORMS)
         """The templates of replies to sends, by serialization and queue id."""
-        self.suspended: str | None = None
-        """Why no message is admitted at present."""
+        self.suspended: dict[ResponseCode, str] = {}
+        """Why no message is admitted at present, by the code with which sends are refused."""
         self.half_places = HalfPlaces(config.broker_cluster_name)
         self._batches: Memo[str, tuple[bytes, bool, bool]] = Memo(_BATCHES)
         self._config = config
@@ -100,15 +100,15 @@ class Admission:
         self.reply_templates.clear()
         self._batches.clear()
 
-    def suspend(self, reason: str) -> None:
-        """Admit nothing until ``resume``: sends are refused with 2 and the reason."""
-        if self.suspended is None:
+    def suspend(self, reason: str, code: ResponseCode = ResponseCode.SYSTEM_BUSY) -> None:
+        """Admit nothing until ``resume``: sends are refused with the code and the reason."""
+        if not self.suspended:
             self.forget()
-        self.suspended = reason
+        self.suspended[code] = reason
 
-    def resume(self) -> None:
-        """Admit messages again."""
-        self.suspended = None
+    def resume(self, code: ResponseCode = ResponseCode.SYSTEM_BUSY) -> None:
+        """Admit messages again, as far as they were refused with this code."""
+        self.suspended.pop(code, None)
 
     # ------------------------------------------------------------------ where it goes
 
@@ -117,8 +117,8 @@ class Admission:
 
         Raises Refused.
         """
-        if self.suspended is not None:
-            raise Refused(ResponseCode.SYSTEM_BUSY, self.suspended)
+        for code, reason in self.suspended.items():
+            raise Refused(code, reason)
         start = self._config.start_accept_send_request_time_stamp
         if now < start:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {_readable(start)}")

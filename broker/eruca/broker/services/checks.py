@@ -97,6 +97,12 @@ def _controller(config: BrokerConfig) -> Iterator[Finding]:
         yield Finding("enableControllerMode", NO_H11)
     if not config.controller_addr:
         yield Finding("enableControllerMode", "needs an etcd: name its members in controllerAddr")
+    if config.store.broker_role is BrokerRole.ASYNC_MASTER:
+        yield Finding("brokerRole", "is ASYNC_MASTER: a failover may lose messages that were acknowledged", False)
+    if not config.all_ack_in_sync_state_set:
+        yield Finding("allAckInSyncStateSet", "is false: a failover may lose messages that were acknowledged", False)
+        if config.in_sync_replicas < config.min_in_sync_replicas:
+            yield Finding("inSyncReplicas", "must not be below minInSyncReplicas")
 
 
 def _ports(config: BrokerConfig) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import structlog
 
 from eruca.broker.services.admission import Admission
+from eruca.protocol.codes import ResponseCode
 from eruca.remoting import memory
 
 EVERY = 1.0
@@ -39,7 +40,7 @@ class MemoryAlarm:
     @property
     def on(self) -> bool:
         """Whether sends are refused."""
-        return self._admission.suspended is not None
+        return ResponseCode.SYSTEM_BUSY in self._admission.suspended
 
     @property
     def mark(self) -> int:

@@ -19,7 +19,7 @@ class Confirmation:
     """The confirm offset of one broker; ``patience`` is how long a send waits for it, in seconds."""
 
     def __init__(self, store: Store, patience: Callable[[], float]) -> None:
-        self.confirmed = 0
+        self.acknowledged = 0
         self._leads = False
         self._store = store
         self._patience = patience
@@ -28,23 +28,25 @@ class Confirmation:
     def lead(self) -> None:
         """This broker is the master, and all of its log is the truth."""
         self._leads = True
-        self.show(self._store.replicator.end_offset)
+        end = self._store.replicator.end_offset
+        self.show(end, end)
 
     def resign(self) -> None:
         """It is no master any more: nothing is confirmed."""
         self._leads = False
         self._waiters.release_all(Durability.NOT_CONFIRMED)
 
-    def show(self, confirmed: int) -> None:
-        """The log is confirmed up to here."""
-        self.confirmed = self._store.visible_limit = confirmed
+    def show(self, confirmed: int, acknowledged: int) -> None:
+        """The log is confirmed and acknowledged up to here."""
+        self.acknowledged = acknowledged
+        self._store.visible_limit = confirmed
         self._store.drain()
         if self._leads:
-            self._waiters.release(confirmed, Durability.DURABLE)
+            self._waiters.release(acknowledged, Durability.DURABLE)
 
     def durable(self, end_offset: int) -> asyncio.Future[Durability] | None:
         """None if a message that ends there is confirmed; else a future of the outcome."""
-        if self._leads and end_offset <= self.confirmed:
+        if self._leads and end_offset <= self.acknowledged:
             return None
         if self._leads:
             return self._waiters.add(end_offset, self._patience())

@@ -36,6 +36,7 @@ from eruca.broker.failover.member import (
     NotChanged,
     Note,
     Noted,
+    Promise,
     Propose,
     Read,
     Rules,
@@ -137,6 +138,8 @@ class Driver:
         """The hold and the epoch of the key ``master``, if this broker has put it."""
         self._looking = False
         """Whether a look waits to be done."""
+        self._promise: Promise | None = None
+        """What was shown last."""
         self._running: list[asyncio.Task[None]] = []
         self._repeats = Repeats()
         self._moved = asyncio.Event()
@@ -241,14 +244,17 @@ class Driver:
         self._report(before, step.member)
         for action in step.actions:
             await self._do(action)
-        if step.member.confirmed != before.confirmed:
-            self._office.show(step.member.confirmed)
-        if step.member.tables_confirmed != before.tables_confirmed:
-            self._office.show_tables(step.member.tables_confirmed)
+        self._show(step.member)
         if isinstance(event, Read) and step.member.state is State.JOINING:
             self._connect()
         if not self._wanted.is_set() and (self._proposal is not None or self._lacks_mastery()):
             self._want()
+
+    def _show(self, member: Member) -> None:
+        promise = self._rules.promise(member)
+        if promise != self._promise:
+            self._promise = promise
+            self._office.show(promise)
 
     async def _do(self, action: Action) -> None:
         match action:
@@ -261,7 +267,7 @@ class Driver:
             case CutTo(end):
                 await self._cut(end)
             case Accept():
-                await self._office.lead(self.member.epoch)
+                await self._office.lead(self.member.epoch, takes_sends=self._rules.promise(self.member).takes_sends)
             case StepDown():
                 await self._office.follow()
                 self._links.dismiss()

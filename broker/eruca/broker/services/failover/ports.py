@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from eruca.broker.failover.epochs import Epoch, Epochs
 from eruca.broker.failover.in_sync import Report
-from eruca.broker.failover.member import Welcomed
+from eruca.broker.failover.member import Promise, Welcomed
 
 
 class Self(NamedTuple):
@@ -66,8 +66,8 @@ class Office(Protocol):
     async def cut(self, end: int) -> None:
         """Cut the log off there, with all that points behind it. Raises CutRefused, OSError."""
 
-    async def lead(self, epoch: int) -> None:
-        """Be the master: it serves when this returns. Raises OSError."""
+    async def lead(self, epoch: int, *, takes_sends: bool) -> None:
+        """Be the master: it serves when this returns, sends only if it ``takes_sends``. Raises OSError."""
 
     async def follow(self) -> None:
         """Be no master, or remain none: nothing is acknowledged any more, and nothing is stored by itself."""
@@ -75,11 +75,8 @@ class Office(Protocol):
     def follows(self, address: str) -> None:
         """The master that is to be followed has this address for clients: its tables are there."""
 
-    def show(self, confirmed: int) -> None:
-        """The log up to there is on all of the set: it may be shown, and sends up to there are answered."""
-
-    def show_tables(self, number: int) -> None:
-        """Changes of the tables up to there are on all of the set: they are answered."""
+    def show(self, promise: Promise) -> None:
+        """Show and answer what is promised, and refuse sends where the set is too small for them."""
 
     def bar(self, reason: str) -> None:
         """An operator has to decide: say so."""
