@@ -302,7 +302,7 @@ class Broker:
         self.reconfigured()
         if changed.keys() & REGISTERED_SETTINGS:
             self.topics.renew()
-            self.registration.announce()
+            self.registration.announce_all()
 
     def load(self) -> None:
         """Read the state files and add the system topics. Raises StateUnreadable."""

@@ -7,6 +7,7 @@ answer. Facts: TopicConfigManager and AdminBrokerProcessor in 4.9.7.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 
 from eruca.broker.broker import Broker
@@ -58,7 +59,7 @@ async def update(broker: Broker, call: Call[CreateTopic]) -> Reply:
     with persisting(f"the topic {ask.topic}"):
         await broker.topics.saved()
     await all_confirmed(broker)
-    await _register(broker, ask.topic)
+    await _register(broker)
     return Reply()
 
 
@@ -72,12 +73,10 @@ def _sensible(config: TopicConfig) -> None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"topicFilterType = [{config.topic_filter_type}] value invalid")
 
 
-async def _register(broker: Broker, topic: str) -> None:
-    try:
+async def _register(broker: Broker) -> None:
+    with suppress(TimeoutError):
         async with asyncio.timeout(REGISTER_WITHIN):
-            await broker.registration.register_topics([topic])
-    except TimeoutError:
-        broker.registration.announce()
+            await broker.registration.register_changed()
 
 
 @routes.on(api.DELETE_TOPIC_IN_BROKER, costly=True, changes=_target)

@@ -3,22 +3,26 @@
 Owns what is registered and when (BrokerOuterAPI and BrokerController.registerBrokerAll in 4.9.7). A nameserver that is
 unreachable, or whose connection was lost, is retried soon; so is one that refuses because another broker has the name;
 then this one is not ready. A master that was elected registers with its epoch, while it is sure that it is the master,
-and never leaves as id 0: another one may have it. A large table goes compressed, without ``topicSysFlag`` and
-``order``, since a frame is bounded. Must not know clients. Invariant: only a caller that asks for it waits for a
-nameserver that does not answer.
+and never leaves as id 0: another one may have it. A change goes with all that changed since the last answer
+(``registration_rounds``). A large table goes compressed, without ``topicSysFlag`` and ``order``, since a frame is
+bounded. Must not know clients. Invariants: a nameserver gets one registration after the other; only a caller that asks
+for it waits for a nameserver that does not answer.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from time import monotonic
 from typing import NamedTuple
 
 import structlog
 
 from eruca.broker.config import BrokerConfig
+from eruca.broker.services.registration_rounds import Rounds, release
 from eruca.broker.services.role import MASTER_ID, Role
+from eruca.broker.state.parts import chosen
 from eruca.broker.state.topics import LONGEST_REGISTRATION, READ_WRITE, Topics
 from eruca.protocol import api
 from eruca.protocol.bodies import (
@@ -32,7 +36,7 @@ from eruca.protocol.bodies import (
 )
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.headers.routes import NAME_TAKEN, RegisterBroker, RegisterBrokerReply, RouteOf, UnregisterBroker
-from eruca.remoting import Channels, Connection, RemotingError, TlsFiles
+from eruca.remoting import CallTimedOut, Channels, Connection, RemotingError, TlsFiles
 from eruca.remoting.addresses import split_address
 from eruca.remoting.log_repeats import Repeats
 from eruca.remoting.rpc_hooks import Signer
@@ -96,7 +100,7 @@ class Registration:
         self._ha_address = ""
         self._channels: Channels | None = None
         self._keepers: dict[str, asyncio.Task[None]] = {}
-        self._due: dict[str, asyncio.Event] = {}
+        self._rounds: dict[str, Rounds] = {}
         self._registered: set[str] = set()
         self._masters: set[str] = set()
         """The nameservers that have this broker as the master of its name."""
@@ -105,12 +109,12 @@ class Registration:
         self._name_taken: dict[str, str] = {}
         self._name_taken_logged: dict[str, float] = {}
         self._repeats = Repeats()
-        self._announcing = False
         self._encoded: tuple[tuple[DataVersion, int], Registered | None] | None = None
         self._changed_at = 0.0
         """When the role changed last."""
         self._large = False
         """Whether the whole table is compressed for its size."""
+        topics.watchers.append(self._changed)
 
     @property
     def registered(self) -> frozenset[str]:
@@ -120,7 +124,7 @@ class Registration:
     def ages(self) -> dict[str, float]:
         """The seconds since each nameserver took a registration; since the start for one that took none."""
         now = monotonic()
-        return {nameserver: now - self._registered_at.get(nameserver, self._began) for nameserver in self._due}
+        return {nameserver: now - self._registered_at.get(nameserver, self._began) for nameserver in self._rounds}
 
     @property
     def fault(self) -> str | None:
@@ -129,9 +133,9 @@ class Registration:
         A broker whose name is taken is not ready for that reason.
         """
         most, now = 2 * self._period, monotonic()
-        if not self._due or self._name_taken or any(now - at <= most for at in self._registered_at.values()):
+        if not self._rounds or self._name_taken or any(now - at <= most for at in self._registered_at.values()):
             return None
-        return f"no nameserver has registered this broker in the last {most:.0f} s: {'; '.join(self._due)}"
+        return f"no nameserver has registered this broker in the last {most:.0f} s: {'; '.join(self._rounds)}"
 
     @property
     def name_taken(self) -> Mapping[str, str]:
@@ -152,8 +156,7 @@ class Registration:
         """Register soon at every nameserver under the role of now, as what nobody knows yet."""
         self._topics.renew()  # nameservers ignore the topics of a version that they know
         self._changed_at = monotonic()
-        for due in self._due.values():
-            due.set()
+        self.announce_all()
 
     # ------------------------------------------------------------------ life
 
@@ -161,21 +164,21 @@ class Registration:
         """Register with every nameserver and keep registered; waits shortly for the first answers."""
         self._channels = Channels(signer=self._signer, tls=self._tls, on_lost=self._lost)
         self._began = monotonic()
-        first = []
         for nameserver in dict.fromkeys(self._config.nameservers):
-            self._due[nameserver] = asyncio.Event()
-            ready = asyncio.get_running_loop().create_future()
+            rounds = self._rounds[nameserver] = Rounds()
             self._keepers[nameserver] = self._tasks.start(
-                f"registration at {nameserver}", self._keep(nameserver, ready)
+                f"registration at {nameserver}", self._keep(nameserver, rounds)
             )
-            first.append(ready)
-        if first:
-            await asyncio.wait(first, timeout=FIRST_ROUND)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_ROUND):
+                await self.register_changed()
 
     async def stop(self) -> None:
         """Unregister from every reachable nameserver, and register no more."""
         await end(self._keepers.values())
         self._keepers.clear()
+        for rounds in self._rounds.values():
+            rounds.end()
         if self._channels is not None:
             broker_id = self._role.broker_id
             if broker_id != MASTER_ID or not self._role.elected:
@@ -188,24 +191,26 @@ class Registration:
         for nameserver in tuple(self._name_taken):
             self._is_not_taken(nameserver)
 
-    async def _keep(self, nameserver: str, ready: asyncio.Future[None]) -> None:
-        forced = True
+    async def _keep(self, nameserver: str, rounds: Rounds) -> None:
+        asked = True
         while True:
             if self._stands_back(nameserver):
-                await asyncio.sleep(STAND_BACK * self._period)
-            self._due[nameserver].clear()
-            done = await self._refresh(nameserver, forced)
-            forced = self._config.force_register or not done
-            if not ready.done():
-                ready.set_result(None)
+                await rounds.rest(STAND_BACK * self._period)
+            waiting = rounds.begin()
+            try:
+                done = await self._refresh(nameserver, rounds, asked)
+            finally:
+                release(waiting)
             watched = done and self._is_watched
             pause = RETRY_AFTER if not done or self._lacks_master else WATCH_EVERY if watched else self._period
+            asked = True
             try:
                 async with asyncio.timeout(pause):
-                    await self._due[nameserver].wait()
-                    forced = True
+                    await rounds.due.wait()
             except TimeoutError:
-                forced = forced or (watched and await self._is_replaced(nameserver))
+                asked = watched and await self._is_replaced(nameserver)
+                if asked:
+                    rounds.doubt()
 
     @property
     def _is_watched(self) -> bool:
@@ -233,27 +238,26 @@ class Registration:
 
     def _lost(self, connection: Connection) -> None:
         """Register again soon: a nameserver forgets a broker whose connection ends."""
-        for nameserver, due in self._due.items():
+        for nameserver, rounds in self._rounds.items():
             if self._channels is not None and self._channels.ready(nameserver) is connection:
-                due.set()
+                rounds.due.set()
 
     # ------------------------------------------------------------------ registering
 
-    def announce(self) -> None:
-        """Register the whole table soon, without waiting for answers (topics that were created by a send)."""
-        if not self._announcing and self._keepers:
-            self._announcing = True
-            asyncio.get_running_loop().call_soon(self._announce)
+    def _changed(self, topic: str) -> None:
+        for rounds in self._rounds.values():
+            rounds.changed(topic)
 
-    def _announce(self) -> None:
-        self._announcing = False
-        body = self._body()
-        for nameserver, due in self._due.items():
-            connection = self._channels.ready(nameserver) if self._channels is not None else None
-            if connection is None or not self._may_register:
-                due.set()
-            elif body is not None:
-                connection.oneway(api.REGISTER_BROKER, self._header(body), body.content)
+    def announce(self) -> None:
+        """Register soon what has changed, without waiting for answers (topics that were created by a send)."""
+        for rounds in self._rounds.values():
+            rounds.due.set()
+
+    def announce_all(self) -> None:
+        """Register the whole table soon, without waiting for answers."""
+        for rounds in self._rounds.values():
+            rounds.doubt()
+            rounds.due.set()
 
     def have_topic(self, name: str, queues: int = 1, *, sys_flag: int = 0) -> TopicConfig:
         """The topic; one that does not exist is created with these queues, and announced."""
@@ -263,40 +267,38 @@ class Registration:
             self.announce()
         return config
 
-    async def register_topics(self, names: Iterable[str]) -> None:
-        """Register only these topics, and wait for the answers (request 17)."""
-        found = [config for config in map(self._topics.get, names) if config is not None]
-        await self._register_everywhere(self._encode({config.topic_name: config for config in found}))
+    async def register_changed(self) -> None:
+        """Register what has changed, and wait until each nameserver has answered or cannot be asked."""
+        await asyncio.gather(*(rounds.over() for rounds in self._rounds.values()))
 
     async def register_all(self) -> None:
-        """Register the whole table, and wait for the answers."""
-        body = self._body()
-        if body is not None:
-            await self._register_everywhere(body)
+        """Register the whole table, and wait as ``register_changed``."""
+        self.announce_all()
+        await self.register_changed()
 
-    async def _register_everywhere(self, body: Registered) -> None:
-        await asyncio.gather(*(self._register(nameserver, body) for nameserver in self._due))
+    async def _refresh(self, nameserver: str, rounds: Rounds, asked: bool) -> bool:
+        """Register what a nameserver lacks; the whole table if a period has passed, and nobody has ``asked``."""
+        if not asked:
+            if not self._config.force_register and not rounds.in_doubt and not await self._is_outdated(nameserver):
+                return True
+            rounds.doubt()
+        done = await self._register(nameserver, rounds)
+        if not done:
+            rounds.doubt()
+        return done
 
-    async def _refresh(self, nameserver: str, forced: bool) -> bool:
-        if not forced and not await self._is_outdated(nameserver):
-            return True
-        body = self._body()
-        return body is not None and await self._register(nameserver, body)
-
-    async def _register(self, nameserver: str, body: Registered) -> bool:
-        assert self._channels is not None
+    async def _register(self, nameserver: str, rounds: Rounds) -> bool:
         if not self._may_register:
             return False
         if nameserver in self._masters and self._role.is_slave and not self._role.elected:
             await self._unregister(nameserver, MASTER_ID)  # as long as it is known as the master, nobody else is
-        timeout, header = self._config.register_broker_timeout_mills / 1000, self._header(body)
+            rounds.doubt()
         try:
-            answer = await self._channels.call(nameserver, api.REGISTER_BROKER, header, body.content, timeout=timeout)
-            self._hear_of_master(answer.header)
-            if answer.body:
-                self._topics.set_order(KVTable.decode(answer.body).table)
+            header = await self._ask(nameserver, rounds)
         except (RemotingError, Refused, ProtocolError) as error:
             self._failed(nameserver, error)
+            return False
+        if header is None:
             return False
         self._is_not_taken(nameserver)
         if header.broker_id == MASTER_ID:
@@ -307,6 +309,28 @@ class Registration:
             log.info("registered", nameserver=nameserver, address=self._address, **(failed or {}))
             self._registered.add(nameserver)
         return True
+
+    async def _ask(self, nameserver: str, rounds: Rounds) -> RegisterBroker | None:
+        """Send a registration, and hear the answer; None if there is nothing that may be sent.
+
+        Raises RemotingError, Refused, ProtocolError.
+        """
+        assert self._channels is not None
+        timeout, begun = self._config.register_broker_timeout_mills / 1000, monotonic()
+        connection = await self._channels.get(nameserver, timeout=timeout)
+        timeout -= monotonic() - begun
+        if timeout <= 0:
+            raise CallTimedOut(nameserver, f"<{nameserver}> was not connected in time to register there")
+        changed = rounds.carried(connection)
+        body = self._body() if changed is None else self._encode(chosen(changed, self._topics.table))
+        if body is None or not self._may_register:
+            return None
+        header = self._header(body)
+        answer = await connection.start_call(api.REGISTER_BROKER, header, body.content, timeout=timeout)
+        self._hear_of_master(answer.header)
+        if answer.body:
+            self._topics.set_order(KVTable.decode(answer.body).table)
+        return header
 
     @property
     def _may_register(self) -> bool:
@@ -367,7 +391,7 @@ class Registration:
 
     async def hosts_of_name(self) -> frozenset[str] | None:
         """The hosts of all brokers with this name, by all nameservers that answer; None if none does."""
-        answers = await asyncio.gather(*(self._hosts_by(nameserver) for nameserver in self._due))
+        answers = await asyncio.gather(*(self._hosts_by(nameserver) for nameserver in self._rounds))
         found = [hosts for hosts in answers if hosts is not None]
         return frozenset().union(*found) if found else None
 
