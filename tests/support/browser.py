@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -63,9 +63,18 @@ class Browser:
         field.send_keys(text)
 
     def press(self, words: str) -> None:
-        """Press the button or the link with these words."""
+        """Press the button or the link with these words, as soon as the page has it."""
         path = f"//main//*[(self::button or self::a) and normalize-space()='{words}']"
-        self.window.find_element(By.XPATH, path).click()
+
+        def pressed() -> bool:
+            self.window.find_element(By.XPATH, path).click()
+            return True
+
+        self.until(pressed, f"'{words}' can be pressed")
+
+    def shows(self, words: str, selector: str = "body") -> None:
+        """Wait until a person reads these words there."""
+        self.until(lambda: words in self.text(selector), f"'{words}'")
 
     def until(self, condition: Callable[[], bool], what: str, within: float = PATIENCE) -> float:
         """Wait for a condition; the seconds that it took."""
@@ -74,8 +83,8 @@ class Browser:
             try:
                 if condition():
                     return time.monotonic() - began
-            except StaleElementReferenceException:
-                pass  # the page has just been fetched again
+            except (NoSuchElementException, StaleElementReferenceException):
+                pass  # the page is under way, or a part of it has just been fetched again
             if time.monotonic() - began > within:
                 pytest.fail(f"not within {within:.0f} s: {what}; the page: {self.text()[:2000]}")
             time.sleep(0.05)
