@@ -113,9 +113,14 @@ class Process:
                 pipe.close()
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends a signal to a child that still runs."""
+        """Sends a signal to a child that still runs; after SIGSTOP returns when it stands still.
+
+        On a busy machine a process that was told to stop goes on until its turn comes.
+        """
         if self.running:
             self._child.send_signal(number)
+            if number is signal.SIGSTOP:
+                os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def wait(self, timeout: float = 30) -> int:
         """The exit status, once it has ended; raises TimeoutExpired after `timeout` seconds."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eruca.broker.coordination.etcd import Etcd
+from eruca.broker.coordination.etcd import WATCHED, Etcd
 from eruca.broker.coordination.port import ABSENT, Entry, Put, Unavailable
 from tests.support.certificates import Certificates
 from tests.support.etcd import EtcdCluster, cluster, needs_etcd
@@ -115,6 +115,29 @@ async def test_a_connection_that_carries_nothing_any_more_costs_one_attempt(memb
         with Stopwatch() as watch:
             await etcd.read("/k")
         assert watch.seconds < 0.7, "the endpoint that answers is asked first from then on"
+    finally:
+        await etcd.close()
+        await proxy.stop()
+
+
+async def test_a_watch_leaves_a_member_that_hangs_when_a_request_gets_no_answer_there(members: EtcdCluster) -> None:
+    """A broker renews its hold each second, so it is blind for about two, and not until the watch begins again."""
+    proxy = await Proxy(members.addresses[0]).start()
+    etcd = Etcd([f"http://{proxy.address}", members.urls[1]])
+    try:
+        hold = await etcd.hold(8)
+        watch = etcd.watch("/")
+        await anext(watch)
+        proxy.mute()
+        begun = time.monotonic()
+        with Stopwatch() as stopwatch:
+            await etcd.renew(hold)
+            await anext(watch)
+        assert time.monotonic() - begun > 0.7 and stopwatch.seconds < WATCHED / 2
+        turn = asyncio.ensure_future(anext(watch))
+        await etcd.change({"/k": ABSENT}, [Put("/k", b"1")])
+        async with asyncio.timeout(8):
+            await turn
     finally:
         await etcd.close()
         await proxy.stop()

@@ -3,8 +3,8 @@
 Owns which endpoint is asked, what may be asked again elsewhere, and the meaning of each answer. Facts, tried with 3.4:
 numbers of 64 bits are texts; a compare that failed is an answer without ``succeeded``; the renewal of a lease that is
 over is a 200 without ``TTL``; only with the header Grpc-Metadata-hasleader a watch on a member without a leader ends;
-reads are linearizable unless one asks otherwise, and nobody does here. Must not know what the keys mean. Invariant: a
-change that may have been sent is never sent a second time.
+reads are linearizable unless one asks otherwise, and nobody does here. Must not know what the keys mean. Invariants: a
+change that may have been sent is never sent a second time; a watch leaves a member that has not answered a request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from eruca.broker.coordination.port import Entry, HoldEnded, OutcomeUnknown, Put
 ATTEMPT = 0.8
 """Seconds for an attempt at one endpoint; then comes the next one."""
 WATCHED = 10.0
-"""Seconds until a watch begins again: one whose connection a firewall forgot would be silent for ever."""
+"""Seconds until a watch begins again where nothing is asked: one whose member hangs would be silent for ever."""
 AGAIN_AFTER = 0.2
 """Seconds until a watch is tried again."""
 NO_LEASE = 5
@@ -88,6 +88,7 @@ class Etcd:
         self._attempt = attempt
         self._preferred = 0
         self._idle: dict[Endpoint, Wire] = {}
+        self._watching: dict[Wire, Endpoint] = {}
 
     async def close(self) -> None:
         """Close the connections."""
@@ -209,7 +210,12 @@ class Etcd:
         return answer
 
     def _pass_over(self, endpoint: Endpoint) -> None:
-        """Ask the next endpoint first from now on, unless somebody has found another one already."""
+        """Ask the next endpoint first from now on, unless somebody has found another one already.
+
+        Its watches end, and begin again there: a member that hangs says nothing, and its connections stay.
+        """
+        for wire in [wire for wire, watched in self._watching.items() if watched is endpoint]:
+            wire.close()
         if self._endpoints[self._preferred] is endpoint:
             self._preferred = (self._preferred + 1) % len(self._endpoints)
 
@@ -219,6 +225,7 @@ class Etcd:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._attempt):
             wire = await Wire.connect(endpoint, self._tls)
+        self._watching[wire] = endpoint
         try:
             until = loop.time() + self._attempt
             async with aclosing(wire.lines("/v3/watch", body, _LEADER)) as lines:
@@ -237,6 +244,7 @@ class Etcd:
                     _turn(status, line)
                     yield
         finally:
+            del self._watching[wire]
             wire.close()
 
 
