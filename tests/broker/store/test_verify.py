@@ -94,6 +94,23 @@ def test_an_index_with_a_wrong_entry(root: Path, config: StoreConfig) -> None:
     assert any(sentence.startswith("entry 7 has the hash of none of the keys") for sentence in found)
 
 
+def test_an_index_file_that_was_made_a_moment_before_a_kill(root: Path, config: StoreConfig) -> None:
+    """It has no header yet, or the first entries without one; the next start goes on with it, or makes it again."""
+    (path,) = (root / "index").iterdir()
+    new = path.with_name(str(int(path.name) + 1))
+    new.write_bytes(bytes(path.stat().st_size))
+    (root / "abort").touch()
+    assert verify(root, config).findings == []
+    slot, entry = 40 + 4 * 7, 40 + 4 * config.max_hash_slot_num + 20
+    change(new, slot, (1).to_bytes(4, "big"))
+    change(new, entry, b"\x12" * 20)
+    assert verify(root, config).findings == []
+    store = Store(config, Clock())
+    assert store.open().damages == []
+    store.close()
+    assert verify(root, config).findings == []
+
+
 def test_an_index_of_unknown_sizes_is_not_judged(root: Path) -> None:
     result = verify(root)
     assert result.sound

@@ -251,6 +251,8 @@ class _Check:
     def _verify_index_file(self, path: Path, slots: int, entries: int) -> None:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             *_, count = _HEADER.unpack_from(data)
+            if not any(data[: _HEADER.size]):
+                count = 1  # a file that was just made has no header before its first entry
             if not 1 <= count <= entries:
                 self._find(path, f"the header counts {count} entries, at most {entries} fit")
                 return
