@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import time
 from collections.abc import AsyncIterator
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from eruca.admin.cli import run
 from eruca.protocol.bodies import TopicConfig
 from tests.admin.conftest import Lab
 from tests.support.ports import free_port
+from tests.support.proxy import Proxy
 
 
 class Silent(NamedTuple):
@@ -68,6 +70,21 @@ async def test_a_nameserver_that_is_away_costs_nothing(lab: Lab) -> None:
     status, _, _, took = await mqadmin(f"127.0.0.1:{free_port()};{lab.nameserver}", "topicList")
     assert status == 0
     assert took < 0.5
+
+
+@pytest.mark.parametrize(("line", "routes"), [("consumerProgress", ["%RETRY%g", "T"]), ("statsAll -t T", ["T"])])
+async def test_each_route_is_asked_for_once(lab: Lab, line: str, routes: list[str]) -> None:
+    await lab.topic("T")
+    await lab.member("g", "T")
+    await lab.commit("g", "T", 0)
+    proxy = await Proxy(lab.nameserver).start()
+    try:
+        status, out, _, _ = await mqadmin(proxy.address, *line.split())
+    finally:
+        await proxy.stop()
+    assert (status, "g" in out.split()) == (0, True)
+    asked = re.findall(rb'"code":105,"extFields":{"topic":"(.*?)"', proxy.sent[0])
+    assert sorted(map(bytes.decode, asked)) == routes
 
 
 async def test_a_broker_is_no_nameserver(lab: Lab) -> None:

@@ -4,8 +4,8 @@
 
 A nameserver, a broker and `mqadmin console` as processes; every group has consumed of a topic of its own. Pages are
 asked for over HTTP, one after the other, while the console looks at the cluster every two seconds; their CPU is that of
-the console's process. Lists are processes of mqadmin, as they come and with 20 ms for each answer of the nameserver and
-of the broker. Cells are minimum / median / maximum, in ms.
+the console's process. Lists are processes of mqadmin, as they come and with nameserver and broker so far away that each
+answer is under way for 20 ms. Cells are minimum / median / maximum, in ms.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.support.proxy import Proxy
 
 TOPICS, GROUPS = 1000, 500
 ROUND_TRIP = 0.02
-"""Seconds for which answers are held back."""
+"""Seconds that an answer is under way."""
 PAGES = {
     "the overview": "/",
     "topics": "/topics",
@@ -68,14 +68,14 @@ async def fill(nameserver: str, broker: str) -> None:
 
 
 class Far:
-    """The nameserver and the broker behind proxies that hold each answer back for ``ROUND_TRIP``."""
+    """The nameserver and the broker behind proxies, from which an answer is under way for ``distance`` seconds."""
 
     def __init__(self, cluster: ErucaCluster) -> None:
         self._cluster = cluster
         self._ready, self._done = Event(), Event()
         self._thread = Thread(target=lambda: asyncio.run(self._serve()))
         self.nameserver = ""
-        self.delay = 0.0
+        self.distance = 0.0
 
     async def _serve(self) -> None:
         port = self._cluster.broker.port
@@ -85,7 +85,7 @@ class Far:
         self.nameserver = nameserver.address
         self._ready.set()
         while not self._done.is_set():
-            nameserver.delay = broker.delay = self.delay
+            nameserver.distance = broker.distance = self.distance
             await asyncio.sleep(0.05)
         await nameserver.stop()
         await broker.stop()
@@ -149,7 +149,7 @@ def main() -> None:
                 asyncio.run(fill(cluster.name_server.address, f"127.0.0.1:{cluster.broker.port}"))
                 told((f"page: {title}", took) for title, took in pages(far.nameserver, home, runs))
                 told(lists(far.nameserver, home, runs))
-                far.delay = ROUND_TRIP
+                far.distance = ROUND_TRIP
                 told((f"{title}, 20 ms", took) for title, took in lists(far.nameserver, home, runs))
         finally:
             cluster.discard()

@@ -14,7 +14,8 @@ class Proxy:
     """Forwards connections to ``target`` (``host:port``).
 
     ``cut_after`` counts bytes from the target to the client over all connections; the one that reaches it is cut
-    there. ``piece`` splits what goes to the client into parts of so many bytes; ``delay`` (seconds) holds each part.
+    there. ``piece`` splits what goes to the client into parts of so many bytes; ``delay`` (seconds) holds each part,
+    and what is behind it. ``distance`` (seconds) is how long all is under way to the client, as on a long line.
     """
 
     def __init__(self, target: str) -> None:
@@ -23,6 +24,7 @@ class Proxy:
         self.cut_after: int | None = None
         self.piece: int | None = None
         self.delay = 0.0
+        self.distance = 0.0
         self.blocked = False
         self.forwarded = 0
         self.connections = 0
@@ -99,8 +101,12 @@ class Proxy:
     async def _forward_shaped(
         self, reader: asyncio.StreamReader, to: asyncio.StreamWriter, back: asyncio.StreamWriter
     ) -> None:
+        later = asyncio.get_running_loop().call_later
         with suppress(OSError):
             while data := await reader.read(self.piece or 65536):
+                if self.distance:
+                    later(self.distance, to.write, data)
+                    continue
                 if self.delay:
                     await asyncio.sleep(self.delay)
                 if to in self._muted:
@@ -115,6 +121,7 @@ class Proxy:
                 self.forwarded += len(data)
                 to.write(data)
                 await to.drain()
+        await asyncio.sleep(self.distance)
         self._end(to, back)
 
     def _end(self, *writers: asyncio.StreamWriter) -> None:

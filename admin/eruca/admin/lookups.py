@@ -198,7 +198,11 @@ async def online(admin: Admin, group: str, address: str | None = None) -> Online
     A broker that has just restarted knows none of them yet, so that one broker's word is not enough. Raises
     PeerRefused(206) if all say that none is online, and NoAnswer if nobody knows one and a broker does not answer.
     """
-    brokers = [(address, address)] if address is not None else await admin.brokers_of_group(group)
+    known = [(address, address)] if address is not None else await admin.brokers_of_group(group)
+    return await _online_at(admin, group, known)
+
+
+async def _online_at(admin: Admin, group: str, brokers: list[tuple[str, str]]) -> Online:
     asked = await ask_each({name: _members_at(admin, at, group) for name, at in brokers})
     addresses = dict(brokers)
     members: dict[str, Connection] = {}
@@ -287,21 +291,50 @@ class Progress:
         return f">= {self.stats.lag()} ?" if self.errors else str(self.stats.lag())
 
 
-async def progress(admin: Admin, group: str, topic: str | None = None) -> Progress:
+async def progress(admin: Admin, group: str) -> Progress:
     """The progress of a group at all brokers of its retry topic, and of the topics that it consumes or has offsets in.
 
     Raises AdminError if no broker answered, or if the group has no offset anywhere.
     """
-    route = await admin.route_of_group(group)
-    asked, subscribed = await asyncio.gather(_consume_stats(admin, route, group, topic), _subscribed(admin, group))
-    topics_seen = {queue.topic for stats in asked.answers.values() for queue in stats.offset_table} | subscribed
-    routes = await ask_each({each: admin.route(each) for each in topics_seen - {retry_topic(group)}})
+    _, found = await members_and_progress(admin, group)
+    if isinstance(found, AdminError):
+        raise found
+    return found
+
+
+async def progress_in(admin: Admin, group: str, topic: str, route: TopicRouteData) -> Progress:
+    """The progress of a group in one topic, at the brokers of the topic's route. Raises as ``progress``."""
+    asked = await _consume_stats(admin, route, group, topic)
+    return _summed(group, asked.answers, asked.errors)
+
+
+async def members_and_progress(admin: Admin, group: str) -> tuple[Online | AdminError, Progress | AdminError]:
+    """What ``online`` and ``progress`` give or raise, with each request sent once."""
+    try:
+        route = await admin.route_of_group(group)
+    except AdminError as error:
+        return error, error
+    asked, known = await asyncio.gather(
+        _consume_stats(admin, route, group), ask_each({group: _online_at(admin, group, broker_addresses(route))})
+    )
+    members = known.answers[group] if group in known.answers else known.errors[group]
+    seen = {queue.topic for each in asked.answers.values() for queue in each.offset_table}
+    if isinstance(members, Online):
+        seen |= members.connection.subscription_table.keys()
     answers, errors = dict(asked.answers), dict(asked.errors)
+    routes = await ask_each({each: admin.route(each) for each in seen - {retry_topic(group)}})
     for each in routes.answers.values():
         each.broker_datas = [data for data in each.broker_datas if data.broker_name not in {*answers, *errors}]
-        more = await _consume_stats(admin, each, group, topic)
+        more = await _consume_stats(admin, each, group)
         answers |= more.answers
         errors |= more.errors
+    try:
+        return members, _summed(group, answers, errors)
+    except AdminError as error:
+        return members, error
+
+
+def _summed(group: str, answers: Mapping[str, ConsumeStats], errors: Mapping[str, AdminError]) -> Progress:
     if not answers:
         raise next(iter(errors.values()))
     result = ConsumeStats()
@@ -313,18 +346,12 @@ async def progress(admin: Admin, group: str, topic: str | None = None) -> Progre
             f"Not found the consumer group consume stats: the group {group} has no offset of any queue, "
             "maybe it has not consumed a message yet"
         )
-    return Progress(result, errors)
+    return Progress(result, dict(errors))
 
 
-async def _subscribed(admin: Admin, group: str) -> set[str]:
-    """The topics that the members subscribe, as far as a broker says."""
-    try:
-        return set((await online(admin, group)).connection.subscription_table)
-    except AdminError:
-        return set()
-
-
-async def _consume_stats(admin: Admin, route: TopicRouteData, group: str, topic: str | None) -> Asked[ConsumeStats]:
+async def _consume_stats(
+    admin: Admin, route: TopicRouteData, group: str, topic: str | None = None
+) -> Asked[ConsumeStats]:
     """What the brokers of a route say; a slave without the group's offsets, whose master is away, has not answered."""
     asked = await ask_each({name: consume_stats_at(admin, at, group, topic) for name, at in broker_addresses(route)})
     for broker in route.broker_datas:
@@ -335,9 +362,9 @@ async def _consume_stats(admin: Admin, route: TopicRouteData, group: str, topic:
     return asked
 
 
-async def consume_stats(admin: Admin, group: str, topic: str | None = None) -> ConsumeStats:
+async def consume_stats(admin: Admin, group: str) -> ConsumeStats:
     """The progress of a group. Raises AdminError if a broker does not answer, or if the group has no offset."""
-    found = await progress(admin, group, topic)
+    found = await progress(admin, group)
     for error in found.errors.values():
         raise error
     return found.stats

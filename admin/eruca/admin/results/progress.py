@@ -10,17 +10,20 @@ from typing import Annotated
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, NotFound, Status, UnknownGroup
 from eruca.admin.lookups import (
+    Online,
+    Progress,
     ask_each,
     groups_of,
-    members_of,
+    members_and_progress,
     online,
     online_somewhere,
     progress,
+    progress_in,
     running_infos,
     stats_at,
 )
 from eruca.admin.results.answer import WIDE, Moment, Result, Table, errors_of
-from eruca.protocol.bodies import ConsumerRunningInfo, ConsumeStats
+from eruca.protocol.bodies import ConsumerRunningInfo, ConsumeStats, TopicRouteData
 from eruca.protocol.codes import version_name
 from eruca.protocol.names import RETRY_PREFIX, is_dead_letter_topic, is_retry_topic
 from eruca.protocol.queues import MessageQueue
@@ -165,25 +168,21 @@ async def _summary(admin: Admin, group: str) -> tuple[GroupSummary, dict[str, Ad
     lag: Lag | None = Lag(known=0, complete=True)
     members: int | None = 0
     version = kind = model = None
-    try:
-        found = await progress(admin, group)
+    them, found = await members_and_progress(admin, group)
+    if isinstance(found, Progress):
         tps, errors = found.stats.consume_tps, dict(found.errors)
         lag = Lag(known=found.stats.lag(), complete=not errors)
-    except NotFound:
-        pass  # it has consumed nothing
-    except AdminError as error:
+    elif not isinstance(found, NotFound):  # else it has consumed nothing
         tps = lag = None
-        errors[f"group {group}"] = error
-    try:
-        them = await members_of(admin, group)
-        members = len(them.connection_set)
-        version = version_name(min(each.version for each in them.connection_set))
-        kind = "PULL" if them.consume_type == "CONSUME_ACTIVELY" else "PUSH"
-        model = them.message_model if kind == "PUSH" else None
-    except AdminError as error:
-        if error.status != Status.NOT_FOUND:  # else no member is online
-            members = None
-            errors[f"group {group}"] = error
+        errors[f"group {group}"] = found
+    if isinstance(them, Online):
+        members = len(them.connection.connection_set)
+        version = version_name(min(each.version for each in them.connection.connection_set))
+        kind = "PULL" if them.connection.consume_type == "CONSUME_ACTIVELY" else "PUSH"
+        model = them.connection.message_model if kind == "PUSH" else None
+    elif them.status != Status.NOT_FOUND:  # else no member is online
+        members = None
+        errors[f"group {group}"] = them
     row = GroupSummary(group=group, members=members, version=version, type=kind, model=model, consume_tps=tps, lag=lag)
     return row, errors
 
@@ -251,13 +250,14 @@ async def traffic(admin: Admin, topic: str = "", *, active: bool = False) -> Tra
 async def _traffic_of(admin: Admin, topic: str, active: bool) -> tuple[list[Traffic], dict[str, AdminError]]:
     """The rows of a topic, and the brokers that did not answer for them."""
     route = await admin.route(topic)
-    masters = {broker.broker_name: address for broker in route.broker_datas if (address := broker.master())}
-    groups, came = await asyncio.gather(groups_of(admin, route, topic), _count(admin, masters, "TOPIC_PUT_NUMS", topic))
+    groups, came = await asyncio.gather(
+        groups_of(admin, route, topic), _count(admin, _masters(route), "TOPIC_PUT_NUMS", topic)
+    )
     errors = groups.errors | came.errors
     rows: list[Traffic] = []
     if not groups.names and (came.count.last_day or errors or not active):
         rows.append(Traffic(topic=topic, group=None, lag=None, sent=came.count, consumed=None))
-    figures = await asyncio.gather(*(_figures(admin, masters, group, topic) for group in groups.names))
+    figures = await asyncio.gather(*(_figures(admin, route, group, topic) for group in groups.names))
     for group, (went, lag, silent) in zip(groups.names, figures, strict=True):
         errors |= went.errors
         if came.count.last_day or went.count.last_day or errors or not active:
@@ -267,17 +267,23 @@ async def _traffic_of(admin: Admin, topic: str, active: bool) -> tuple[list[Traf
 
 
 async def _figures(
-    admin: Admin, masters: dict[str, str], group: str, topic: str
+    admin: Admin, route: TopicRouteData, group: str, topic: str
 ) -> tuple[_Counted, Lag | None, Mapping[str, AdminError]]:
     went, (lag, silent) = await asyncio.gather(
-        _count(admin, masters, "GROUP_GET_NUMS", f"{topic}@{group}"), _lag(admin, group, topic)
+        _count(admin, _masters(route), "GROUP_GET_NUMS", f"{topic}@{group}"), _lag(admin, route, group, topic)
     )
     return went, lag, silent
 
 
-async def _lag(admin: Admin, group: str, topic: str) -> tuple[Lag | None, Mapping[str, AdminError]]:
+def _masters(route: TopicRouteData) -> dict[str, str]:
+    return {broker.broker_name: address for broker in route.broker_datas if (address := broker.master())}
+
+
+async def _lag(
+    admin: Admin, route: TopicRouteData, group: str, topic: str
+) -> tuple[Lag | None, Mapping[str, AdminError]]:
     try:
-        found = await progress(admin, group, topic)
+        found = await progress_in(admin, group, topic, route)
     except AdminError as error:
         if error.status == Status.NOT_FOUND:
             return Lag(known=0, complete=True), {}  # it has consumed nothing

@@ -6,12 +6,13 @@ Nothing here fails because a peer is silent: what is not known is None, and the 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from eruca.admin.client import HEAVY, Admin
 from eruca.admin.errors import AdminError, NotFound, PeerRefused
-from eruca.admin.lookups import MISSING_GROUPS, ask_each, groups_of, members_of, progress
+from eruca.admin.lookups import MISSING_GROUPS, Progress, ask_each, groups_of, members_of, progress, progress_in
 from eruca.admin.results.answer import Result, Table, errors_of
 from eruca.admin.results.metrics import user_groups
 from eruca.admin.results.progress import Lag
@@ -44,29 +45,29 @@ async def users_of_topic(admin: Admin, topic: str) -> Users:
     except AdminError:
         return Users(items=[])  # it has no route, and so nobody uses it
     groups = await groups_of(admin, route, topic)
-    users = await _users(admin, groups.names, topic)
+    users = await _users(admin, groups.names, lambda group: progress_in(admin, group, topic, route))
     return msgspec.structs.replace(users, errors=errors_of(groups.errors, MISSING_GROUPS) + users.errors)
 
 
 async def users_of_group(admin: Admin, group: str) -> Users:
     """A group, if it has members online (203 and 208)."""
-    return await _users(admin, [group], None)
+    return await _users(admin, [group], lambda group: progress(admin, group))
 
 
-async def _users(admin: Admin, groups: list[str], topic: str | None) -> Users:
-    asked = await ask_each({group: _user(admin, group, topic) for group in groups})
+async def _users(admin: Admin, groups: list[str], ask: Callable[[str], Awaitable[Progress]]) -> Users:
+    asked = await ask_each({group: _user(admin, group, ask) for group in groups})
     found = [each for group in groups if (each := asked.answers.get(group)) is not None]
     return Users(items=found, errors=errors_of(asked.errors, "whether it has members is not known"))
 
 
-async def _user(admin: Admin, group: str, topic: str | None) -> GroupInUse | None:
+async def _user(admin: Admin, group: str, ask: Callable[[str], Awaitable[Progress]]) -> GroupInUse | None:
     try:
         members = len((await members_of(admin, group)).connection_set)
     except PeerRefused:
         return None  # no member is online
     lag: Lag | None
     try:
-        found = await progress(admin, group, topic)
+        found = await ask(group)
         lag = Lag(known=max(0, found.stats.lag()), complete=not found.errors)
     except NotFound:
         lag = Lag(known=0, complete=True)  # it has consumed nothing
