@@ -65,6 +65,10 @@ CALLS = (
     Call("getBrokerConfig -b A", nothing=BROKER),
     Call("brokerConsumeStats -b A", nothing=BROKER),
     Call("brokerConsumeStats -b B"),
+    Call(f"haStatus -c {CLUSTER}", BROKER),
+    Call("haStatus -b A", nothing=BROKER),
+    Call(f"getSyncStateSet -c {CLUSTER}", nothing=BROKER, ends=Status.FAILED),  # these elect no master
+    Call(f"getBrokerEpoch -c {CLUSTER}", nothing=BROKER, ends=Status.FAILED),
     Call("producer -b A", nothing=BROKER),
     Call(f"exportMetadata -c {CLUSTER} -f FOLDER", BROKER),
     Call("exportMetadata -b A -t -f FOLDER", nothing=BROKER),
@@ -113,7 +117,7 @@ CHANGES = {
     *("cleanExpiredCQ", "cleanUnusedTopic", "deleteExpiredCommitLog", "cloneGroupOffset", "updateKvConfig"),
     *("deleteKvConfig", "updateNamesrvConfig", "wipeWritePerm", "addWritePerm", "updateAclConfig", "deleteAclConfig"),
     "updateGlobalWhiteAddr",
-    *("sendMessage", "send", "sendMsgStatus", "checkMsgSendRT", "clusterRT"),
+    *("sendMessage", "send", "sendMsgStatus", "checkMsgSendRT", "clusterRT", "electMaster"),
 }
 """Commands that change something, or send."""
 SCREENS = {"top", "console", "tail"}

@@ -303,6 +303,30 @@ async def test_the_mastership_is_handed_over_in_order(group: Group, names: Names
     assert await group.led({1, 2, 3}) is three
 
 
+async def test_a_stop_in_order_hands_the_mastership_over_first(group: Group) -> None:
+    one, two, three = [await group.start(number) for number in (1, 2, 3)]
+    assert await group.led({1, 2, 3}) is one
+    assert await sent(one, 5) == [0] * 5
+    epoch = one.broker.role.epoch
+    await group.stop(1)
+    leads = [desk for desk in (two, three) if desk.broker.accepting]
+    assert [desk.broker.role.epoch for desk in leads] == [epoch + 2], "named by the one that stops, and elected"
+    assert await sent(leads[0], 5) == [0] * 5
+    assert await group.led({2, 3}) is leads[0]
+    await equal(two, three)
+    await group.stop(leads[0].config.broker_id)
+    (last,) = group.desks.values()
+    assert last.broker.accepting and await sent(last, 5) == [0] * 5
+
+
+async def test_a_stop_of_the_last_one_waits_for_nobody(group: Group) -> None:
+    one = await group.start(1)
+    await group.led({1})
+    async with asyncio.timeout(3):
+        await group.stop(1)
+    assert one.app.faults == []
+
+
 async def test_a_mastership_that_cannot_be_handed_over_stays(group: Group) -> None:
     one, _ = await group.start(1), await group.start(2)
     await group.led({1, 2})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from eruca.broker.services.role import Wanted
 from eruca.protocol.bodies import ClusterInfo
 from tests.broker.services.replication.pairs import master_of
 from tests.compat.replicas import send, wait_for
-from tests.compat.transcript import java_mqadmin
+from tests.compat.transcript import eruca_mqadmin, java_mqadmin
 from tests.support import raw
 from tests.support.apache import ApacheBroker, ApacheController, ApacheNameServer
 from tests.support.desk import Desk
@@ -132,19 +133,32 @@ async def test_our_new_master_stands_at_once_where_nobody_knows_epochs_and_a_for
         await asyncio.to_thread(names.stop)
 
 
+def blocks(text: str) -> list[str]:
+    """What stands between empty lines, in any order: Java prints brokers in that of a HashSet."""
+    return sorted(text.strip("\n").split("\n\n"))
+
+
+async def both(judge5: Judge, *line: str) -> str:
+    """What Apache's mqadmin prints, and ours as well."""
+    theirs = await asyncio.to_thread(java_mqadmin(judge5), line)
+    ours = await asyncio.to_thread(eruca_mqadmin, line)
+    assert blocks(ours.stdout) == blocks(theirs.stdout) and ours.exit == 0, ours.stderr
+    return theirs.stdout
+
+
 async def test_mqadmin_of_5x_shows_our_group_and_hands_the_mastership_over_by_any_of_its_brokers(
     tmp_path: Path, judge5: Judge
 ) -> None:
-    mqadmin = java_mqadmin(judge5)
     async with FailoverCluster(tmp_path, 3) as group:
         await group.all_in_set()
         for _ in range(5):
             assert await group.send() == 1
         view = await group.view()
         one, two, three = (view.present[number].address for number in (1, 2, 3))
+        names = ("-n", group.names.address)
 
         async def shown(*line: str) -> str:
-            return (await asyncio.to_thread(mqadmin, (*line, "-n", group.names.address))).stdout
+            return await both(judge5, *line, *names)
 
         sets = await shown("getSyncStateSet", "-a", two, "-b", "broker-a")
         assert f"#MasterBrokerId\t1\n#MasterAddr\t{one}\n#MasterEpoch\t2\n" in sets and "#SyncStateSetNums\t3\n" in sets
@@ -152,13 +166,56 @@ async def test_mqadmin_of_5x_shows_our_group_and_hands_the_mastership_over_by_an
         assert f"brokerId=3, brokerAddress='{three}', alive=true" in sets
         epochs = await shown("getBrokerEpoch", "-b", "broker-a")
         assert epochs.count("#Epoch: EpochEntry{epoch=2, startOffset=0, endOffset=") == 3
+        assert epochs == await shown("getBrokerEpoch", "-c", "DefaultCluster")
         status = await shown("haStatus", "-b", one)
         assert "#SlaveNum\t2\n#InSyncSlaveNum\t2\n" in status and status.count(" OK ") == 2
-        assert f"#MasterAddr\t{one}\n" in await shown("haStatus", "-b", three)
+        assert status == await shown("haStatus", "-c", "DefaultCluster")
 
-        whole = ("-bn", "broker-a", "-c", "DefaultCluster")
-        elected = await shown("electMaster", "-a", two, "-b", "3", *whole)
-        assert f"#BrokerMasterAddr\t{three}\n#MasterEpoch\t4\n" in elected and f"\t#Broker\t1\t{one}\n" in elected
+        whole = ("-bn", "broker-a", "-c", "DefaultCluster", *names)
+        theirs = await asyncio.to_thread(java_mqadmin(judge5), ("electMaster", "-a", two, "-b", "3", *whole))
+        assert f"#BrokerMasterAddr\t{three}\n#MasterEpoch\t4\n" in theirs.stdout
+        assert f"\t#Broker\t1\t{one}\n" in theirs.stdout
         assert await group.send() == 3
         await group.all_in_set()
         assert "#MasterBrokerId\t3\n" in await shown("getSyncStateSet", "-a", one, "-c", "DefaultCluster")
+
+        ours = await asyncio.to_thread(eruca_mqadmin, ("electMaster", "-b", "2", *whole))
+        assert (ours.exit, ours.stderr) == (0, "")
+        assert numberless(ours.stdout.replace(f"Addr\t{two}", f"Addr\t{three}")) == numberless(theirs.stdout)
+        assert await group.send() == 2
+        await group.all_in_set()
+        found = await asyncio.to_thread(eruca_mqadmin, ("getSyncStateSet", "-b", "broker-a", *names))
+        assert found.stdout == await shown("getSyncStateSet", "-a", one, "-b", "broker-a"), "-a need not be given"
+
+
+def numberless(text: str) -> str:
+    """A text without its epochs, whose brokers stand in one order."""
+    return "\n".join(sorted(re.sub(r"Epoch\t\d+", "Epoch", text).splitlines()))
+
+
+def test_our_mqadmin_shows_a_group_of_apaches_and_elects_its_master(
+    tmp_path: Path, ours: ErucaNameServer, controller: ApacheController, judge5: Judge
+) -> None:
+    settings = {**ELECTED, "controllerAddr": controller.address}
+    brokers = [ApacheBroker("5.3.3", tmp_path / str(number), ours.address, settings) for number in range(2)]
+    try:
+        wait_for(lambda: in_sync(controller) == 2, "a second broker that may be elected")
+        names = ("-n", ours.address)
+        for line in (
+            ("getSyncStateSet", "-a", controller.address, "-b", "broker-a", *names),
+            ("getBrokerEpoch", "-b", "broker-a", *names),
+        ):
+            theirs, found = java_mqadmin(judge5)(line), eruca_mqadmin(line)
+            assert blocks(found.stdout) == blocks(theirs.stdout) and found.exit == 0, found.stderr
+            assert "broker-a" in found.stdout
+        follower = max(ids(ours).items(), key=lambda each: each[1])[0]
+        group = json.loads(
+            eruca_mqadmin(("getSyncStateSet", "-a", controller.address, "-b", "broker-a", "-o", "json", *names)).stdout
+        )
+        (number,) = [each["brokerId"] for each in group["items"] if each["address"] == follower]
+        whole = ("-bn", "broker-a", "-c", "JudgeCluster", *names)
+        elected = eruca_mqadmin(("electMaster", "-a", controller.address, "-b", str(number), *whole))
+        assert elected.exit == 0 and f"#BrokerMasterAddr\t{follower}\n" in elected.stdout, elected.stderr
+    finally:
+        for broker in brokers:
+            broker.discard()

@@ -58,6 +58,31 @@ async def test_killed_masters_are_replaced_and_nothing_acknowledged_is_lost(tmp_
     print(f"{len(group.acknowledged):,} messages; pauses of {', '.join(f'{each:.2f}' for each in pauses)} s")
 
 
+async def test_masters_that_are_stopped_in_order_hand_over_first(tmp_path: Path) -> None:
+    pauses = []
+    async with FailoverCluster(tmp_path, 3) as group:
+        await group.send()
+        await group.all_in_set()
+        for _ in range(3):
+            for _ in range(100):
+                master = await group.send()
+            epoch = known.group.master_epoch if (known := (await group.view()).known) is not None else 0
+            ended = asyncio.create_task(asyncio.to_thread(group.brokers[master].stop))
+            pause = 0.0
+            while not ended.done():
+                begun = time.monotonic()
+                await group.send()
+                pause = max(pause, time.monotonic() - begun)
+            await ended
+            pauses.append(pause)
+            known = (await group.view()).known
+            assert known is not None and known.group.master_epoch == epoch + 2, "named by it, and elected"
+            await group.start(master)
+            await group.all_in_set()
+        judged(group, await group.logs())
+    print(f"pauses of {', '.join(f'{each:.2f}' for each in pauses)} s")
+
+
 async def test_a_master_that_slept_has_acknowledged_nothing_that_the_next_one_lacks(tmp_path: Path) -> None:
     async with FailoverCluster(tmp_path) as group:
         await group.send()

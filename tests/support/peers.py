@@ -81,8 +81,10 @@ class Peer:
     async def ask(
         self, code: int, fields: dict[str, Any] | None = None, body: bytes = b"", *, within: float = 5.0
     ) -> Answered:
-        """Send a request and wait for its answer."""
+        """Send a request and wait for its answer. Raises EOFError when the other side ends the connection."""
         self._opaque += 1
+        if self._task is None or self._task.done():
+            raise EOFError("the connection has ended")
         future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
         self._answers[self._opaque] = future
         self._send(code, self._opaque, 0, fields or {}, body)
@@ -128,6 +130,9 @@ class Peer:
                 header = json.loads(await reader.readexactly(size))
                 body = await reader.readexactly(length - 4 - size)
                 await self._take(header, body)
+        for future in self._answers.values():
+            if not future.done():
+                future.set_exception(EOFError("the connection has ended"))
 
     async def _take(self, header: dict[str, Any], body: bytes) -> None:
         fields = header.get("extFields") or {}

@@ -36,6 +36,12 @@ SUBJECTS: Final = {
             "brokerConsumeStats": "show the lag of all groups at a broker",
             "producer": "list the producers of a broker",
         },
+        "failover": {
+            "haStatus": "show how far slaves have copied their master's log",
+            "getSyncStateSet": "show which brokers of a group may become its master",
+            "getBrokerEpoch": "show which master wrote which part of the brokers' logs",
+            "electMaster": "hand the mastership of a group over to one of its brokers",
+        },
         "response_time": {
             "sendMsgStatus": "send messages to a broker and show the response times",
             "checkMsgSendRT": "send messages to the queues of a topic and show the response times",

@@ -45,6 +45,14 @@ brokerConsumeStats -b 10.0.0.1:10911 -l 1000  # queues in which a group lags by 
 brokerConsumeStats -b 10.0.0.1:10911 --output csv  # the lag of all groups of a broker, for a spreadsheet
 producer -b 10.0.0.1:10911  # who sends to a broker
 producer -b 10.0.0.1:10911 -o table  # the same in columns
+haStatus -c DefaultCluster  # how far each slave is behind its master
+haStatus -b 10.0.0.1:10911 -o table --watch 2  # the same of one broker, again and again
+getSyncStateSet -c DefaultCluster  # which brokers may become masters
+getSyncStateSet -b broker-a -o json  # those of one group, for a program
+getBrokerEpoch -b broker-a  # which master wrote which part of the logs of a group
+getBrokerEpoch -c DefaultCluster -o csv  # the same of all groups, for a spreadsheet
+electMaster -c DefaultCluster -bn broker-a -b 2  # let broker 2 be the master of a group
+electMaster -c DefaultCluster -bn broker-a -b 2 -o json  # the same for a program
 sendMsgStatus -b broker-a -c 10  # how long ten sends to a broker take
 sendMsgStatus -b broker-a -s 4096 -o jsonl  # the same with larger messages, for a program
 checkMsgSendRT -t Orders -a 20  # how long sends to each queue of a topic take

@@ -352,9 +352,12 @@ class BrokerApp:
     # ------------------------------------------------------------------ stop
 
     async def stop(self) -> None:
-        """Leave the nameservers, stop accepting, answer held pulls, drain, save, flush and close the store."""
+        """Hand the mastership over, leave the nameservers, stop accepting, answer held pulls, drain, save, flush and
+        close the store."""
         broker = self.broker
         broker.readiness.withdraw("stop", "it is stopping")
+        if self._membership is not None:
+            await self._membership.hand_over()
         self.drained = {
             "connections": len(self._main.connections) + len(self._vip.connections),
             "held_pulls": len(broker.holds),

@@ -21,7 +21,7 @@ from eruca.broker.failover.epochs import Epochs
 from eruca.broker.failover.member import Copied, Promise, Rules, State, Stored, TablesChanged
 from eruca.broker.services.failover.confirmation import Confirmation
 from eruca.broker.services.failover.driver import Driver
-from eruca.broker.services.failover.group_part import Desk, GroupPart
+from eruca.broker.services.failover.group_part import Desk, GroupPart, HandOverRefused
 from eruca.broker.services.failover.keys import Keys
 from eruca.broker.services.failover.links import TcpLinks
 from eruca.broker.services.failover.ports import Frame, Self, TableFrame
@@ -32,6 +32,8 @@ from eruca.protocol.codes import ResponseCode
 from eruca.remoting.clock import boottime_ms
 from eruca.remoting.listener import Listener
 
+HANDED_OVER_WITHIN = 6.0
+"""Seconds for another broker to take the mastership over before this one stops without that."""
 TOO_SMALL = "the syncStateSet has fewer brokers than minInSyncReplicas, and nothing is stored before it has: try again"
 
 log = structlog.get_logger("eruca.broker.failover")
@@ -90,6 +92,19 @@ class Membership:
         self._links.start()
         await self.driver.start()
         broker.group_part = GroupPart(self.driver, Desk(self._end, self._hold, self._resume))
+
+    async def hand_over(self) -> None:
+        """Before an orderly stop of the master: let another broker of the set take over, if there is one."""
+        part = self._broker.group_part
+        if part is None or part.member.state is not State.MASTER:
+            return
+        try:
+            async with asyncio.timeout(HANDED_OVER_WITHIN):
+                await part.hand_over()
+        except HandOverRefused as fault:
+            log.warning("stops_without_hand_over", reason=str(fault))
+        except TimeoutError:
+            log.warning("stops_without_hand_over", reason=f"nobody was elected within {HANDED_OVER_WITHIN:g} s")
 
     async def stop(self) -> None:
         """Take part no more: the group need not wait for this broker."""
