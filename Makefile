@@ -60,8 +60,10 @@ torture: venv ## the durability programme, an hour or two (docs/durability.md; T
 compat: venv ## Apache RocketMQ's own clients, tools and servers as judges (needs Java 17 and Maven)
 	@$(PYTEST) -n auto --dist loadfile tests/compat
 
-bench: venv ## Apache RocketMQ and Eruca side by side, and Kafka in Spark; writes docs/benchmarks.md (BENCH=--short: 10 minutes)
+bench: venv ## Apache RocketMQ and Eruca side by side, and Kafka in Spark; writes docs/benchmarks.md (BENCH=--short: 15 minutes)
 	@$(BIN)/python -m tests.bench.run $(BENCH)
+	@$(BIN)/python -m tests.bench.mqadmin $(if $(BENCH),3)
+	@$(BIN)/python -m tests.bench.console $(if $(BENCH),3)
 	@$(BIN)/python -m tests.bench.spark $(BENCH)
 
 REFERENCE := eruca.client eruca.client.sync eruca.client.assign eruca.client.errors eruca.client.hooks \

@@ -4,17 +4,18 @@
 
 A nameserver, a broker and `mqadmin console` as processes; every group has consumed of a topic of its own. Pages are
 asked for over HTTP, one after the other, while the console looks at the cluster every two seconds; their CPU is that of
-the console's process. Lists are processes of mqadmin, as they come and with nameserver and broker so far away that each
-answer is under way for 20 ms. Cells are minimum / median / maximum, in ms.
+the console's process. Lists are processes of mqadmin, Apache's and Eruca's in turn; Eruca's also with nameserver and
+broker so far away that each answer is under way for 20 ms. Prints its tables as Markdown and writes them to
+docs/benchmarks.md.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import tempfile
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from threading import Event, Thread
 from urllib.parse import urlsplit
@@ -27,10 +28,12 @@ from eruca.protocol import api
 from eruca.protocol.bodies import TopicConfig
 from eruca.protocol.headers import offsets
 from eruca.protocol.names import retry_topic
+from tests.bench import report
 from tests.bench.command_line import numbers
-from tests.bench.mqadmin import Took, measured
-from tests.bench.report import spread
-from tests.support.eruca import SCRIPTS, ErucaCluster
+from tests.bench.mqadmin import ERUCA, Took, in_turn, of_eruca, side_by_side
+from tests.bench.systems import SYSTEMS
+from tests.support.eruca import ErucaCluster
+from tests.support.java import missing_tool
 from tests.support.processes import Process
 from tests.support.proxy import Proxy
 
@@ -100,10 +103,11 @@ class Far:
         self._thread.join()
 
 
-def pages(nameserver: str, home: Path, runs: int) -> Iterable[tuple[str, list[Took]]]:
+def pages(nameserver: str, home: Path, runs: int) -> dict[str, list[Took]]:
     """Each page, once for nothing and then ``runs`` times."""
-    command = [str(SCRIPTS / "mqadmin"), "console", "-n", nameserver, "--listen", "127.0.0.1:0"]
+    command = [*ERUCA.command(home, "console"), "-n", nameserver, "--listen", "127.0.0.1:0"]
     console = Process(command, home / "console.out", env={**os.environ, "HOME": str(home)})
+    found: dict[str, list[Took]] = {}
     try:
         address = console.wait_for_line("/?token=").strip()
         place = urlsplit(address)
@@ -118,41 +122,51 @@ def pages(nameserver: str, home: Path, runs: int) -> Iterable[tuple[str, list[To
                     browser.get(path).raise_for_status()
                     wall, after = time.monotonic() - began, console.cpu_nanoseconds()
                     took.append(Took((after - before) / 1e6, wall * 1000))
-                yield title, took[1:]
+                found[title] = took[1:]
     finally:
         console.stop()
+    return found
 
 
-def lists(nameserver: str, home: Path, runs: int) -> Iterable[tuple[str, list[Took]]]:
-    """Each list."""
-    for line in LISTS:
-        command = [str(SCRIPTS / "mqadmin"), *line.split(), "-n", nameserver]
-        yield line, [measured(command, home) for _ in range(runs + 1)][1:]
-
-
-def told(rows: Iterable[tuple[str, list[Took]]]) -> None:
-    """Print each row as it comes."""
-    for title, took in rows:
-        cpu, wall = spread([each.cpu for each in took], 0), spread([each.wall for each in took], 0)
-        print(f"{title:<24} CPU {cpu}, wall {wall}", flush=True)
+def tables(cluster: ErucaCluster, home: Path, runs: int) -> str:
+    """Measure pages and lists."""
+    with Far(cluster) as far:
+        asyncio.run(fill(cluster.name_server.address, f"127.0.0.1:{cluster.broker.port}"))
+        shown = pages(far.nameserver, home, runs)
+        lines = {line: (*line.split(), "-n", far.nameserver) for line in LISTS}
+        near = {
+            line: in_turn({system: system.command(home, *words) for system in SYSTEMS}, home, runs)
+            for line, words in lines.items()
+        }
+        far.distance = ROUND_TRIP
+        away = {line: in_turn({ERUCA: ERUCA.command(home, *words)}, home, runs)[ERUCA] for line, words in lines.items()}
+    return "\n".join(
+        [
+            f"Measured on {time.strftime('%Y-%m-%d %H:%M')}: {runs} runs per row; {TOPICS:,} topics and {GROUPS} "
+            "groups at one broker of Eruca.",
+            "",
+            of_eruca("Console: a page", shown),
+            side_by_side("mqadmin: long lists", near),
+            of_eruca("mqadmin: long lists of servers 20 ms away", away),
+        ]
+    )
 
 
 def main() -> None:
     """Fill a cluster and measure."""
     (runs,) = numbers(__doc__, runs=5)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if missing := missing_tool():
+        sys.exit(f"The benchmark cannot run: {missing}.")
     with tempfile.TemporaryDirectory(prefix="eruca-bench-") as folder:
         home = Path(folder)
         cluster = ErucaCluster(home, {"brokerIP1": FAR, "bindAddress": "127.0.0.1", "diskMaxUsedSpaceRatio": "95"})
         try:
-            with Far(cluster) as far:
-                asyncio.run(fill(cluster.name_server.address, f"127.0.0.1:{cluster.broker.port}"))
-                told((f"page: {title}", took) for title, took in pages(far.nameserver, home, runs))
-                told(lists(far.nameserver, home, runs))
-                far.distance = ROUND_TRIP
-                told((f"{title}, 20 ms", took) for title, took in lists(far.nameserver, home, runs))
+            figures = tables(cluster, home, runs)
         finally:
             cluster.discard()
+    print(figures)
+    report.write_page(figures, "console")
 
 
 if __name__ == "__main__":

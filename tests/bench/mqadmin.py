@@ -2,8 +2,9 @@
 
     python -m tests.bench.mqadmin [runs]
 
-Each asks a cluster of its own side: one broker, a topic, a group that is offline. Apache's has no help and no
-completion. Eruca's modules are compiled, as an installation has them. Cells are minimum / median / maximum, in ms.
+Each asks a cluster of its own side: one broker, a topic, a group that is offline. Help and completion ask none, and are
+Eruca's alone. Eruca's modules are compiled, as an installation has them. Prints its tables as Markdown and writes them
+to docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from subprocess import DEVNULL, run
 from typing import NamedTuple
 
+from tests.bench import report
 from tests.bench.command_line import numbers
 from tests.bench.report import spread
 from tests.bench.rows import Cluster
 from tests.bench.systems import SYSTEMS, System
 from tests.support.java import missing_tool
 
+ERUCA = next(each for each in SYSTEMS if each.name == "eruca")
 RESET = "resetOffsetByTime -g g -t T -s now"
 OF_BOTH = ("topicList", "clusterList", "topicRoute -t T", "topicStatus -t T", "consumerProgress -g g", RESET)
 OF_ERUCA = ("help", "completion bash", "__complete zsh res")
@@ -47,33 +50,67 @@ def measured(command: list[str], home: Path) -> Took:
 
 def set_up(cluster: Cluster, home: Path) -> None:
     """The topic and the group; Eruca's mqadmin makes them on either side."""
-    eruca = next(each for each in SYSTEMS if each.name == "eruca")
     for line in (
         "updateTopic -c JudgeCluster -t T -r 8 -w 8",
         "updateTopic -c JudgeCluster -t %RETRY%g -r 1 -w 1",
         "sendMessage -t T -p text -b broker-a -i 0",
         "resetOffset -g g -t T --to first --new-group",
     ):
-        eruca.mqadmin(home, *line.split(), "-n", cluster.address)
+        ERUCA.mqadmin(home, *line.split(), "-n", cluster.address)
 
 
-def rows(clusters: Mapping[System, Cluster], home: Path, runs: int) -> None:
-    """Measure and print each command."""
-    for line in (*OF_BOTH, *OF_ERUCA):
-        found: dict[System, list[Took]] = {
-            system: [] for system in SYSTEMS if line in OF_BOTH or system.name == "eruca"
-        }
-        for again in range(-1, runs):
-            for system, took in found.items():
-                where = ("-n", clusters[system].address) if line in OF_BOTH else ()
-                each = measured(system.command(home, *line.split(), *where), home)
-                if again >= 0:
-                    took.append(each)
-        cells = []
-        for system, took in found.items():
-            cpu, wall = spread([each.cpu for each in took], 0), spread([each.wall for each in took], 0)
-            cells.append(f"{system.title}: CPU {cpu}, wall {wall}")
-        print(f"{line:<40} {'; '.join(cells)}", flush=True)
+def in_turn(commands: Mapping[System, list[str]], home: Path, runs: int) -> dict[System, list[Took]]:
+    """All runs of one command, the systems in turn; a first run of each does not count."""
+    found: dict[System, list[Took]] = {system: [] for system in commands}
+    for again in range(-1, runs):
+        for system, command in commands.items():
+            each = measured(command, home)
+            if again >= 0:
+                found[system].append(each)
+    return found
+
+
+def side_by_side(title: str, rows: Mapping[str, Mapping[System, list[Took]]]) -> str:
+    """CPU and time of commands of both systems, as Markdown."""
+
+    def of(what: str, choose: Callable[[Took], float]) -> str:
+        figures = [
+            (name, {system: [choose(each) / 1000 for each in took] for system, took in found.items()})
+            for name, found in rows.items()
+        ]
+        return report.table(f"{title}: {what}", figures, "seconds", 2)
+
+    return "\n".join([of("CPU", lambda took: took.cpu), of("wall time", lambda took: took.wall)])
+
+
+def of_eruca(title: str, rows: Mapping[str, list[Took]]) -> str:
+    """CPU and time of what only Eruca has, as Markdown."""
+    lines = [f"### {title}", "", "| ms: min / median / max | CPU | wall time |", "|---|---|---|"]
+    for name, took in rows.items():
+        cpu, wall = spread([each.cpu for each in took], 0), spread([each.wall for each in took], 0)
+        lines.append(f"| {name} | {cpu} | {wall} |")
+    return "\n".join([*lines, ""])
+
+
+def tables(clusters: Mapping[System, Cluster], home: Path, runs: int) -> str:
+    """Measure each command."""
+    both = {
+        line: in_turn(
+            {system: system.command(home, *line.split(), "-n", clusters[system].address) for system in SYSTEMS},
+            home,
+            runs,
+        )
+        for line in OF_BOTH
+    }
+    alone = {line: in_turn({ERUCA: ERUCA.command(home, *line.split())}, home, runs)[ERUCA] for line in OF_ERUCA}
+    return "\n".join(
+        [
+            f"Measured on {time.strftime('%Y-%m-%d %H:%M')}: {runs} runs per row, the systems in turn.",
+            "",
+            side_by_side("mqadmin", both),
+            of_eruca("mqadmin: help and completion", alone),
+        ]
+    )
 
 
 def main() -> None:
@@ -90,10 +127,12 @@ def main() -> None:
                 (home / system.name).mkdir()
                 clusters[system] = system.start(home / system.name)
                 set_up(clusters[system], home)
-            rows(clusters, home, runs)
+            figures = tables(clusters, home, runs)
         finally:
             for cluster in clusters.values():
                 cluster.discard()
+    print(figures)
+    report.write_page(figures, "mqadmin")
 
 
 if __name__ == "__main__":
