@@ -54,7 +54,8 @@ async def dead_letters(visit: Visit) -> DeadLettersPage:
     topics = [each for each in await visit.admin.all_topics() if is_dead_letter_topic(each)]
     asked = await ask_each({topic: topic_status(visit.admin, topic) for topic in topics})
     items = []
-    errors = errors_of(asked.errors, "its letters are not counted")
+    watch = visit.console.watch
+    errors = [*watch.gone(), *errors_of(asked.errors, "its letters are not counted")]
     for topic in sorted(topics):
         status = asked.answers.get(topic)
         stamps = [each.last_stored for each in status.items if each.last_stored] if status else []
@@ -63,7 +64,7 @@ async def dead_letters(visit: Visit) -> DeadLettersPage:
         items.append(
             LettersOfGroup(
                 group=topic.removeprefix(DLQ_PREFIX),
-                letters=None if status is None or status.errors else counted,
+                letters=None if status is None or status.errors or watch.gone() else counted,
                 last=max(stamps, key=lambda each: each.ms, default=None),
             )
         )
@@ -122,7 +123,7 @@ class Task:
 async def letters(visit: Visit) -> LettersPage:
     """The letters of a group."""
     group = visit.names["group"]
-    errors: list[PeerError] = []
+    errors = visit.console.watch.gone()
     spans, addresses = await _spans(visit.admin, group, errors)
     share = max(1, MOST // max(1, len(spans)))
 

@@ -34,6 +34,11 @@ def lag(value: Lag | None) -> str:
     return figure(value.known) if value.complete else f"≥ {figure(value.known)} ?"
 
 
+def permission(perm: int) -> str:
+    """The permission of a topic, in words."""
+    return {2: "write", 4: "read", 6: "read and write", 7: "read, write and inherit"}.get(perm, str(perm))
+
+
 def percent(value: float | None) -> str:
     """``63 %``."""
     return UNKNOWN if value is None else f"{value * 100:.0f} %"

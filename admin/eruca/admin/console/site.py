@@ -68,7 +68,7 @@ class _Site:
         )
         functions: list[Callable[..., object]] = [shapes.figure, shapes.lag, shapes.percent, shapes.size, shapes.moment]
         functions += [shapes.duration, shapes.segment, shapes.line, shapes.highest, shapes.rows]
-        functions += [shapes.timeline, harmless]
+        functions += [shapes.permission, shapes.timeline, harmless]
         self._templates.filters.update({each.__name__: each for each in functions})
 
     async def icon(self, request: Request) -> Response:

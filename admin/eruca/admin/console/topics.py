@@ -12,8 +12,9 @@ import msgspec
 
 from eruca.admin.client import Admin
 from eruca.admin.console.overview import Freshness, freshness
-from eruca.admin.console.shapes import place_of, segment
+from eruca.admin.console.shapes import permission, place_of, segment
 from eruca.admin.console.visit import Visit, act, now, page, part
+from eruca.admin.console.watch import Watch
 from eruca.admin.errors import AdminError, BadValue, NotFound
 from eruca.admin.lookups import Asked, ask_each, create_topic
 from eruca.admin.messages import choose_queue, message_properties, send
@@ -25,10 +26,10 @@ from eruca.admin.text import counted, nearest
 from eruca.protocol import api
 from eruca.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
 from eruca.protocol.headers import topics as requests
-from eruca.protocol.names import is_dead_letter_topic, is_retry_topic, is_system_topic
+from eruca.protocol.names import is_dead_letter_topic, is_retry_topic, is_system_topic, reply_topic
 
 MOST_QUEUES = 1024
-PERMISSIONS = {2: "write", 4: "read", 6: "read and write"}
+PERMISSIONS = (2, 4, 6)
 
 
 class TopicRow(Result, frozen=True, kw_only=True, rename="camel"):
@@ -61,20 +62,28 @@ async def topics(visit: Visit) -> TopicsPage:
     for broker, table in sorted(asked.answers.items()):
         for name, config in table.items():
             rows.setdefault(name, []).append((broker, config))
-    items = [_row(name, places) for name, places in sorted(rows.items())]
+    await visit.console.watch.seen()
+    own = _of_servers(visit.console.watch)
+    items = [_row(name, places, own) for name, places in sorted(rows.items())]
     shown = items if visit.query.get("system") else [each for each in items if not each.is_system]
     errors = errors_of(asked.errors, "topics that only it has are missing")
     return TopicsPage(items=shown, hidden=len(items) - len(shown), at=now(), errors=errors)
 
 
-def _row(name: str, places: list[tuple[str, TopicConfig]]) -> TopicRow:
+def _of_servers(watch: Watch) -> set[str]:
+    """The topics that a broker creates for itself and its cluster."""
+    brokers = watch.brokers.answer.items if watch.brokers.answer else []
+    return {name for each in brokers for name in (each.broker, each.cluster, reply_topic(each.cluster))}
+
+
+def _row(name: str, places: list[tuple[str, TopicConfig]], own: set[str]) -> TopicRow:
     return TopicRow(
         topic=name,
         brokers=[broker for broker, _ in places],
         read_queues=sum(config.read_queue_nums for _, config in places),
         write_queues=sum(config.write_queue_nums for _, config in places),
         perm=sorted({config.perm for _, config in places}),
-        is_system=is_system_topic(name) or is_retry_topic(name) or is_dead_letter_topic(name),
+        is_system=name in own or is_system_topic(name) or is_retry_topic(name) or is_dead_letter_topic(name),
     )
 
 
@@ -153,7 +162,7 @@ async def topic(visit: Visit) -> TopicPage:
         topic=name,
         route=route,
         status=status,
-        traffic=figures,
+        traffic=_of_known(visit.console.watch, figures),
         settings=settings,
         at=now(),
         seen=freshness(0.0, ""),
@@ -164,6 +173,19 @@ async def topic(visit: Visit) -> TopicPage:
 async def _traffic(admin: Admin, name: str) -> TrafficOfTopics | None:
     """Nobody counts retries and dead letters."""
     return None if is_retry_topic(name) or is_dead_letter_topic(name) else await traffic(admin, name)
+
+
+def _of_known(watch: Watch, figures: TrafficOfTopics | None) -> TrafficOfTopics | None:
+    """The figures, which are only a part as long as a master is gone or silent."""
+    if figures is None:
+        return None
+    items = [
+        msgspec.structs.replace(
+            each, lag=watch.of_known(each.lag), sent=watch.of_known(each.sent), consumed=watch.of_known(each.consumed)
+        )
+        for each in figures.items
+    ]
+    return msgspec.structs.replace(figures, items=items)
 
 
 # ------------------------------------------------------------------ create and change
@@ -241,8 +263,8 @@ def _wanted(change: TopicChange, there: TopicConfig | None) -> TopicConfig:
 def _words(config: TopicConfig | None) -> str:
     if config is None:
         return ""
-    perm = PERMISSIONS.get(config.perm, str(config.perm))
-    return f"{counted(config.read_queue_nums, 'queue')} to read, {config.write_queue_nums} to write, {perm}"
+    queues = f"{counted(config.read_queue_nums, 'queue')} to read, {config.write_queue_nums} to write"
+    return f"{queues}, {permission(config.perm)}"
 
 
 def _queues(given: Mapping[str, str], name: str, usual: int) -> int:

@@ -22,7 +22,7 @@ from eruca.admin.diagnosis.findings import Findings
 from eruca.admin.errors import AdminError
 from eruca.admin.results.answer import Moment, PeerError, Result
 from eruca.admin.results.brokers import Brokers, brokers
-from eruca.admin.results.progress import Groups, GroupSummary, Lag, groups_in_short
+from eruca.admin.results.progress import Count, Groups, GroupSummary, Lag, groups_in_short
 from eruca.protocol.errors import ProtocolError
 
 EVERY = 2.0
@@ -36,6 +36,7 @@ FIRST = 2.0
 SHARE = 4
 """Behind a look that was much work there is a pause that is longer by this factor; one that only waited has none."""
 T = TypeVar("T", bound=msgspec.Struct)
+P = TypeVar("P", Lag, Lag | None, Count, Count | None)
 
 
 class Point(Result, frozen=True, kw_only=True, rename="camel"):
@@ -156,11 +157,15 @@ class Watch:
             if number == 0 and name not in there
         ]
 
-    def of_known(self, lag: Lag | None) -> Lag | None:
-        """A lag, which is only a part as long as a master is gone or silent."""
+    def whole(self) -> bool:
+        """Whether no master is gone or silent; as long as one is, every figure is only a part."""
         found = self.brokers.answer
         silent = found is not None and any(each.version is None for each in found.items if each.broker_id == 0)
-        return msgspec.structs.replace(lag, complete=False) if lag is not None and (silent or self.gone()) else lag
+        return not (silent or self.gone())
+
+    def of_known(self, figure: P) -> P:
+        """A lag or a count, which is only a part as long as a master is gone or silent."""
+        return figure if figure is None or self.whole() else msgspec.structs.replace(figure, complete=False)
 
     def _saw_groups(self, found: Groups) -> None:
         items = [msgspec.structs.replace(each, lag=self.of_known(each.lag)) for each in found.items]
@@ -174,8 +179,9 @@ class Watch:
 
     def trend(self, group: str, over: float = 60.0) -> float | None:
         """Messages per second by which the lag of a group grew in the last minute; None where it is not known."""
-        ring = [point for point in self.lags.get(group, ()) if point[1] is not None]
-        if len(ring) < 2:
+        points = list(self.lags.get(group, ()))
+        ring = [point for point in points if point[1] is not None]
+        if len(ring) < 2 or points[-1] != ring[-1]:
             return None
         last, lag = ring[-1]
         first, before = next(point for point in ring if last - point[0] <= over)
