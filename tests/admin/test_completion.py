@@ -54,6 +54,9 @@ async def test_commands_options_and_values(lab: Lab, home: dict[str, str]) -> No
     assert await complete(lab, home, "help", "--f") == ["--flat"]
     assert await complete(lab, home, "context", "u") == ["use"]
     assert await complete(lab, home, "completion", "") == ["bash", "zsh", "fish"]
+    assert await complete(lab, home, "topic", "") == ["set"]
+    assert (await complete(lab, home, "topic", "set", ""))[:2] == ["--topic", "-t"]
+    assert await complete(lab, home, "topic", "set", "--ke") == []
     assert await complete(lab, home, "noSuchCommand", "-") == []
 
 

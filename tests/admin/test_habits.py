@@ -165,6 +165,10 @@ async def test_words_that_are_no_commands(tmp_path: Path) -> None:
     for word in OTHERS:
         page = await mqadmin("help", word)
         assert page.out.startswith("usage: mqadmin ") and page == await mqadmin(word, "--help")
+    assert (await mqadmin("topic", "set", "--help")).out == (await mqadmin("help", "updateTopic")).out
+    wrong = await mqadmin("group", "show")
+    assert wrong.err == "mqadmin group: give the word set and what shall change: see mqadmin group set --help\n"
+    assert wrong.status == Status.USAGE
     assert (await mqadmin("help", "a", "b")).status == Status.USAGE
     assert (await mqadmin("schema")).status == Status.USAGE
     assert "did you mean cheat" in (await mqadmin("chaet")).err

@@ -126,6 +126,9 @@ async def test_what_exists_is_changed_knowingly(lab: Lab) -> None:
     kept = await lab.mqadmin(*wider, "--keep")
     assert (kept.status, kept.err) == (0, f"{lab.broker}: perm 6 -> 4\n")
     assert "readQueueNums=2, writeQueueNums=2, perm=R--" in kept.out
+    opened = await lab.mqadmin("topic", "set", *wider[1:-1], "6")
+    assert (opened.status, opened.err) == (0, f"{lab.broker}: perm 4 -> 6\n")
+    assert "readQueueNums=2, writeQueueNums=2, perm=RW-" in opened.out
     assert (await lab.mqadmin(*wider, answers="y\n")).status == 0
     assert (await lab.done(*wider, "--yes")).status == 0, "nothing changes any more"
 
@@ -135,6 +138,9 @@ async def test_a_group_that_exists_is_changed_knowingly(lab: Lab) -> None:
     await lab.done(*line, "-d", "true", "-m", "true")
     kept = await lab.mqadmin(*line, "-r", "3", "--keep")
     assert (kept.status, kept.err) == (0, f"{lab.broker}: retryMaxTimes 16 -> 3\n")
+    again = await lab.mqadmin("group", "set", *line[1:], "-r", "4")
+    assert (again.status, again.err) == (0, f"{lab.broker}: retryMaxTimes 3 -> 4\n")
+    assert (await lab.mqadmin("-o", "json", "Group", "set", *line[1:], "-r", "3")).status == 0
     plain = await lab.mqadmin(*line, "-r", "3")
     changes = "consumeBroadcastEnable true -> false, consumeFromMinEnable true -> false"
     assert (plain.status, plain.err) == (0, f"{lab.broker}: {changes}\n")

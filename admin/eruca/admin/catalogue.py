@@ -6,6 +6,7 @@ command is declared under a name of the catalogue (``command.command``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 SUBJECTS: Final = {
@@ -156,6 +157,8 @@ ALIASES: Final = {
     "getaccessconfigsubcommand": "acl",
 }
 """Other names of commands, in lower case, with their modules."""
+SET: Final = {"topic": "updateTopic", "group": "updateSubGroup"}
+"""Words that, followed by ``set``, are a command with ``--keep``."""
 LINES: Final = {
     name: line for modules in SUBJECTS.values() for lines in modules.values() for name, line in lines.items()
 }
@@ -173,6 +176,13 @@ def names() -> list[str]:
 def names_of(subject: str) -> list[str]:
     """The names of the commands about a subject."""
     return [name for lines in SUBJECTS[subject].values() for name in lines]
+
+
+def in_full(words: Sequence[str]) -> list[str]:
+    """A command line that begins with a command, where ``topic set`` is ``updateTopic --keep``."""
+    if len(words) > 1 and words[1] == "set" and (name := SET.get(words[0].lower())):
+        return [name, "--keep", *words[2:]]
+    return list(words)
 
 
 def module_of(name: str) -> str | None:

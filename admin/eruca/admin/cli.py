@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from eruca.admin import commands, contexts, help_pages, posix, printers, security, sessions
-from eruca.admin.catalogue import names
+from eruca.admin.catalogue import SET, in_full, names
 from eruca.admin.client import Admin
 from eruca.admin.command import COLORS, COMMON, FORMS, OUTPUT, WATCH, Colors, Command, Job, Shown
 from eruca.admin.errors import AdminError, BadValue, NotFound, Partial, Status, UsageError
@@ -70,6 +70,7 @@ async def run(
     if not arguments:
         out.write(help_pages.overview())
         return Status.DONE
+    arguments = in_full(arguments)
     if arguments[0].lower() in help_pages.OTHERS:
         return _other(arguments[0].lower(), arguments[1:], environment, out, err, before)
     return await _run(arguments, before, environment, properties, Streams(out, err, terminal, source, screen))
@@ -122,7 +123,8 @@ async def _run(
 
 def unknown(name: str) -> str:
     """The sentence about a command that there is not."""
-    return f"The sub command {name} not exist{nearest(name, [*names(), *help_pages.OTHERS]) or '.'}\n"
+    known = [*names(), *(word for word in help_pages.OTHERS if word not in SET)]
+    return f"The sub command {name} not exist{nearest(name, known) or '.'}\n"
 
 
 def _other(
@@ -148,6 +150,8 @@ def _other(
             out.write(completion.script(arguments))
         elif word == "schema":
             out.write(_schema(arguments))
+        elif word in SET:
+            raise UsageError(f"give the word set and what shall change: see mqadmin {word} set --help")
         elif arguments[0] in ("list", "show"):
             _show_contexts(arguments, before, environment, Streams(out, err, None))
         else:

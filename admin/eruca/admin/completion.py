@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from eruca.admin import commands, contexts, help_pages, sessions
-from eruca.admin.catalogue import names
+from eruca.admin.catalogue import SET, in_full, names
 from eruca.admin.client import Admin
 from eruca.admin.command import COLORS, COMMON, FORMS, OUTPUT, Command
 from eruca.admin.errors import UsageError
@@ -114,7 +114,7 @@ async def _candidates(
             return
         options, rest = before, list(words)
     else:
-        name, rest = words[name_at], list(words[name_at + 1 :])
+        name, *rest = in_full(words[name_at:])
         if name.lower() == "context" and rest[:1] == ["add"] and len(rest) > 1:
             for each in _of_context(rest):
                 yield each
@@ -212,6 +212,8 @@ def _other(word: str, rest: Sequence[str], environment: Mapping[str, str]) -> It
             yield from map(Candidate, ("-", contexts.NONE))
         if rest[:1] in (["use"], ["show"], ["rm"]) and len(rest) == 1:
             yield from map(Candidate, contexts.names(environment))
+    elif word in SET and not rest:
+        yield Candidate("set", f"{SET[word]} --keep")
     elif word == "completion" and not rest:
         yield from map(Candidate, SHELLS)
     elif word in ("help", "schema") and not rest:

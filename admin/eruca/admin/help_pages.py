@@ -10,13 +10,20 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from eruca.admin import contexts
-from eruca.admin.catalogue import LINES, SUBJECTS, names_of
+from eruca.admin.catalogue import LINES, SET, SUBJECTS, names_of
 from eruca.admin.command import Command
 from eruca.admin.errors import MEANINGS, Status
 from eruca.admin.examples import Example, examples, examples_of
 
 _WORDS: Final = {
     "context": ("name clusters, and choose one: add, use, list, show, rm", contexts.USAGE),
+    **{
+        word: (
+            f"create a {word}, or change only what is given: mqadmin {word} set",
+            f"usage: mqadmin {word} set [OPTIONS]\n\nIts options are those of {name}, with --keep.\n",
+        )
+        for word, name in SET.items()
+    },
     "schema": ("print the JSON Schema of a command's result", "usage: mqadmin schema COMMAND\n"),
     "cheat": ("print examples; with a word, those that have it", "usage: mqadmin cheat [WORD]\n"),
     "completion": (
