@@ -102,8 +102,10 @@ async def test_a_seek_after_a_reset_holds(lab: Lab) -> None:
         assert rebalance is not None
         turn = rebalance.turn
         async with turn:
+            rebalance.wake()
+            await eventually(lambda: "waiters:1" in repr(turn))  # the next round, and no other comes before it is over
             seeking = asyncio.create_task(consumer.seek(ONE, 15))
-            await eventually(lambda: "waiters:1" in repr(turn))
+            await eventually(lambda: "waiters:2" in repr(turn))
             membership_of(consumer).reset("T", {ONE: 2})
         await seeking
         assert bodies(await poll(consumer, 5)) == [15, 16, 17, 18, 19]

@@ -43,6 +43,15 @@ async def initial_offset(session: Session, queue: MessageQueue, start: str | int
     return await brokers.max_offset(session, queue)
 
 
+Place = tuple[str, str]
+"""A broker and a topic."""
+
+
+def place_of(queue: MessageQueue) -> Place:
+    """Where a group has one table for this queue and others."""
+    return queue.broker_name, queue.topic
+
+
 class OffsetStore(Protocol):
     """Stores the offsets of a group."""
 
@@ -69,15 +78,27 @@ class OffsetStore(Protocol):
 
 
 class RemoteBrokerOffsetStore:
-    """At the brokers: the members of a group share the offsets."""
+    """At the brokers: the members of a group share the offsets.
+
+    The first offset of a topic at a broker goes alone. Apache's broker makes the group's table of the topic for it, and
+    of several that come at once it loses one (ConsumerOffsetManager.commitOffset in 4.9.7).
+    """
 
     def __init__(self, session: Session, group: str) -> None:
         self._session = session
         self._group = group
+        self._has_table: set[Place] = set()
+        self._first: dict[Place, asyncio.Event] = {}
+        """Set when the first offset is stored, or could not be."""
+        self._reported: set[Place] = set()
+        """Where the first offset was reported since the last ``flush``."""
 
     async def load(self, queue: MessageQueue) -> int | None:
         """The stored offset."""
-        return await brokers.group_offset(self._session, self._group, queue)
+        offset = await brokers.group_offset(self._session, self._group, queue)
+        if offset:  # 0 may mean that there is none
+            self._has_table.add(place_of(queue))
+        return offset
 
     async def has(self, queue: MessageQueue) -> bool:
         """Whether the broker has an offset."""
@@ -85,10 +106,24 @@ class RemoteBrokerOffsetStore:
 
     async def save(self, queue: MessageQueue, offset: int) -> None:
         """Store an offset; returns when the broker has confirmed."""
+        place = place_of(queue)
+        if place in self._first:
+            await self._first[place].wait()
+        elif place not in self._has_table:
+            self._first[place] = asyncio.Event()
+            try:
+                await brokers.store_group_offset(self._session, self._group, queue, offset)
+                self._has_table.add(place)
+            finally:
+                self._first.pop(place).set()
+            return
         await brokers.store_group_offset(self._session, self._group, queue, offset)
 
     def report(self, queue: MessageQueue, offset: int) -> bool:
-        """Send an offset one way."""
+        """Send an offset one way; beside the first of a topic none, until ``flush``."""
+        place = place_of(queue)
+        if place not in self._has_table and (place in self._first or place in self._reported):
+            return False
         address = self._session.directory.masters.get(queue.broker_name)
         connection = None if address is None else self._session.ready(address)
         if connection is None:
@@ -97,10 +132,14 @@ class RemoteBrokerOffsetStore:
             consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
         )
         connection.oneway(api.UPDATE_CONSUMER_OFFSET, ask)
+        if place not in self._has_table:
+            self._reported.add(place)
         return True
 
     def flush(self) -> None:
-        """Nothing to do: reported offsets were sent."""
+        """Reported offsets were sent; when the next ones come, those are stored."""
+        self._has_table |= self._reported
+        self._reported.clear()
 
     async def settle(self) -> None:
         """Nothing to do."""
