@@ -32,7 +32,9 @@ async def test_a_setting_is_changed_while_the_broker_runs(lab: Lab, desk: Desk) 
     assert "Now: 48" in await desk.text(path)
     assert desk.said[-1].endswith(f"setting fileReservedTime at {lab.broker}: 72 -> 48")
     assert (await desk.post(path, value="48")).status_code == 400
-    assert "fileReservedTime 48 72 – Change" in await desk.text(f"/brokers/{lab.broker}")
+    text = await desk.text(f"/brokers/{lab.broker}")
+    assert "fileReservedTime 48 72 – Change" in text
+    assert "brokerName broker-a – – at a start" in text
     assert (await desk.post(f"/brokers/{lab.broker}/settings/listenPort", value="1")).status_code == 409
     assert (await desk.browser.get(f"/brokers/{lab.broker}/settings/nothing")).status_code == 404
 
