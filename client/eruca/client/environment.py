@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -24,11 +24,52 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="DataclassInstance")
 K = TypeVar("K")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 FILE = "_FILE"
 """The end of a variable's name whose value is the path of a file with the value, as of secrets of Docker."""
 CLOSE = 0.8
 """How similar an unknown variable must be to a known one to count as a misspelt one; others are somebody else's."""
+
+_SAME_AS: dict[str, tuple[str, ...]] = {
+    "address": ("nameserver",),
+    "auto_offset_reset": ("start_from",),
+    "batch_size": ("pull_batch_size", "consume_message_batch_max_size"),
+    "bootstrap_servers": ("nameserver",),
+    "consume_from": ("start_from",),
+    "consume_from_where": ("start_from",),
+    "consume_thread_max": ("concurrency",),
+    "consume_thread_min": ("concurrency",),
+    "consume_thread_nums": ("concurrency",),
+    "consumer_group": ("group",),
+    "enable_auto_commit": ("auto_commit",),
+    "endpoints": ("nameserver",),
+    "filter": ("expression",),
+    "from_where": ("start_from",),
+    "group_id": ("group",),
+    "initial_position": ("start_from",),
+    "max_attempts": ("max_reconsume_times", "retries"),
+    "max_deliver": ("max_reconsume_times",),
+    "max_retries": ("max_reconsume_times", "retries"),
+    "max_workers": ("concurrency",),
+    "message_model": ("broadcast",),
+    "name_server": ("nameserver",),
+    "name_srv": ("nameserver",),
+    "namesrv": ("nameserver",),
+    "namesrv_addr": ("nameserver",),
+    "offset_reset": ("start_from",),
+    "prefetch_count": ("pull_threshold_for_queue",),
+    "producer_group": ("group",),
+    "retry_times_when_send_failed": ("retries",),
+    "selector": ("expression",),
+    "servers": ("nameserver",),
+    "sub_expression": ("expression",),
+    "tag": ("tags", "expression"),
+    "tags": ("expression",),
+    "workers": ("concurrency",),
+}
+"""Words of other clients, and those of ours that mean the same: the first that is known counts."""
 
 
 Place = tuple[str, ...]
@@ -154,7 +195,8 @@ def check_names(given: Iterable[str], known: Iterable[str], where: str = "") -> 
     names = list(known)
     for name in given:
         if name not in names:
-            close = nearest(name, names)
+            same = [each for each in _SAME_AS.get(name, ()) if each in names]
+            close = same[0] if same else nearest(name, names)
             advice = f"did you mean {where}{close}?" if close else f"known are {', '.join(sorted(names))}"
             raise BadConfig(f"{where}{name} is not known: {advice}")
 
@@ -168,17 +210,37 @@ def known_options(kind: type[K]) -> type[K]:
         try:
             construct(self, *args, **kwargs)
         except TypeError:
-            parameters = inspect.signature(construct).parameters.values()
-            if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in parameters):
-                named = [each.name for each in parameters if each.kind is not inspect.Parameter.POSITIONAL_ONLY]
-                try:
-                    check_names(kwargs, named[1:])
-                except BadConfig as error:
-                    raise BadConfig(f"{kind.__name__}: {error}") from None
+            _check_keywords(kind.__name__, construct, kwargs)
             raise
 
     setattr(kind, "__init__", checked)  # noqa: B010  # as a method it would be of another type for each class
     return kind
+
+
+def known_keywords(method: Callable[P, R]) -> Callable[P, R]:
+    """A method that raises BadConfig, with the nearest name, for an argument that it does not know."""
+
+    @functools.wraps(method)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except TypeError:
+            _check_keywords(method.__name__, method, kwargs)
+            raise
+
+    return checked
+
+
+def _check_keywords(name: str, call: Callable[..., object], given: Iterable[str]) -> None:
+    """Raise BadConfig for a keyword that a constructor or method, named ``name`` in the sentence, does not take."""
+    parameters = inspect.signature(call).parameters.values()
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
+        return
+    named = [each.name for each in parameters if each.kind is not inspect.Parameter.POSITIONAL_ONLY]
+    try:
+        check_names(given, named[1:])
+    except BadConfig as error:
+        raise BadConfig(f"{name}: {error}") from None
 
 
 def nearest(name: object, known: Iterable[str], close: float = 0.6) -> str | None:

@@ -86,6 +86,11 @@ class Warnings:
         self._troubles.pop(about, None)
 
 
+def often(count: int) -> str:
+    """A number of times in words."""
+    return "once" if count == 1 else f"{count} times"
+
+
 def ranges(queues: Iterable[MessageQueue]) -> str:
     """Queues of one topic in few words: ``broker-a 0-7, broker-b 0, 2-3``; ``nothing`` for none."""
     by_broker: defaultdict[str, list[int]] = defaultdict(list)

@@ -21,6 +21,7 @@ from eruca.client.config import check_topic
 from eruca.client.errors import BadAnswer, BadMessage
 from eruca.client.moments import moment
 from eruca.client.namespaces import first_topic
+from eruca.client.outcomes import MAX_DELAY_LEVEL
 from eruca.client.serializers import CONTENT_TYPE, Reader, Serializer
 from eruca.protocol import names, properties_text
 from eruca.protocol.compression import MAX_BODY
@@ -30,7 +31,6 @@ from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Outline, Record, decode_record, host_text, outline, properties_of, stored_body
 
 T = TypeVar("T")
-MAX_DELAY_LEVEL: Final = 18
 BEFORE_ID: Final = "UNIQ_KEY\x01"
 AFTER_ID: Final = "\x02WAIT\x01true"
 """The property text before and after the unique id of a message without further properties."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,6 +17,11 @@ from eruca.client.environment import known_options
 from eruca.client.errors import UsageError
 from eruca.protocol.message import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 from eruca.protocol.queues import MessageQueue
+
+MAX_DELAY_LEVEL: Final = 18
+"""The highest of RocketMQ's delay levels."""
+LONGEST_SUSPENSION: Final = 30.0
+"""Seconds for which an orderly consumer suspends a queue at most (suspendCurrentQueueTimeMillis)."""
 
 
 @known_options
@@ -38,10 +43,12 @@ class Later:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("delay_level", -1), ("consumed", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise UsageError(f"Later({name}={value!r}): a whole number from {least} on is expected.")
+        if not isinstance(self.delay_level, int) or not -1 <= self.delay_level <= MAX_DELAY_LEVEL:
+            raise UsageError(
+                f"Later(delay_level={self.delay_level!r}): a whole number from -1 to {MAX_DELAY_LEVEL} is expected."
+            )
+        if not isinstance(self.consumed, int) or self.consumed < 0:
+            raise UsageError(f"Later(consumed={self.consumed!r}): a whole number from 0 on is expected.")
         if self.seconds is not None:
             if not _is_seconds(self.seconds):
                 raise UsageError(f"Later(seconds={self.seconds!r}): 0 or more seconds are expected.")
@@ -113,7 +120,7 @@ class Suspend:
     """Returned by an orderly listener: the messages are retried before all others of their queue.
 
     Args:
-        seconds: until the retry, from 0.01 to 30; None for the suspend_time of the consumer.
+        seconds: until the retry, up to 30, and 0.01 at least; None for the suspend_time of the consumer.
 
     Raises UsageError.
     """
@@ -122,8 +129,8 @@ class Suspend:
 
     def __post_init__(self) -> None:
         seconds = self.seconds
-        if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 0):
-            raise UsageError(f"Suspend({seconds!r}): a number of seconds is expected.")
+        if seconds is not None and not (_is_seconds(seconds) and seconds <= LONGEST_SUSPENSION):
+            raise UsageError(f"Suspend({seconds!r}): 0 to {LONGEST_SUSPENSION:g} seconds are expected.")
 
 
 class Decision(enum.Enum):

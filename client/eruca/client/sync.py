@@ -20,6 +20,7 @@ from eruca.client.client_thread import client_thread
 from eruca.client.consuming import push_consumer
 from eruca.client.consuming.message_stream import Delivery, settle_by
 from eruca.client.dead_letter import DeadLetter
+from eruca.client.environment import known_keywords
 from eruca.client.errors import UsageError
 from eruca.client.lifecycle import named
 from eruca.client.message import ReceivedMessage
@@ -384,6 +385,7 @@ class LitePullConsumer(_AdminCalls[lite_pull_consumer.LitePullConsumer]):
     positions = _calling(lite_pull_consumer.LitePullConsumer.positions)
     _subscribe = _calling(lite_pull_consumer.LitePullConsumer.subscribe)
 
+    @known_keywords
     def subscribe(
         self,
         topic: str,
@@ -472,6 +474,7 @@ class PushConsumer(_AdminCalls[push_consumer.PushConsumer]):
     positions = _calling(push_consumer.PushConsumer.positions)
     _subscribe = _calling(push_consumer.PushConsumer.subscribe)
 
+    @known_keywords
     def subscribe(self, topic: str, expression: str = "*", *, expression_type: str = "TAG") -> Self:
         """As the asynchronous ``subscribe``."""
         self._subscribe(topic, expression, expression_type=expression_type)

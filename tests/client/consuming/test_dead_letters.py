@@ -168,7 +168,7 @@ async def test_a_dead_letter_is_told_once_with_its_reason(
         assert (engine_of(consumer).stats.retried, engine_of(consumer).stats.failed) == (0, 1)
     assert deaths.dead == [[b"bad"]]
     assert warnings_of(caplog) == [
-        f"message {sent.message_id} of T is a dead letter of g now (keys k1 k2, tried 1 times): "
+        f"message {sent.message_id} of T is a dead letter of g now (keys k1 k2, tried once): "
         "LookupError: no such street"
     ]
     properties = letter.record.properties

@@ -126,6 +126,6 @@ async def test_the_nearest_level_where_a_broker_has_no_such_delay_and_it_is_said
         await eventually(lambda: engine_of(consumer).stats.retried == 1)
     told = [each.getMessage() for each in caplog.records if "has no delay of" in each.getMessage()]
     assert told == [
-        "broker-a has no delay of 4 s for retries of g: they come after 5 s (level 2), others after the nearest level, "
-        "too"
+        "broker-a has no delay of 4 s for retries of g: they come after 5 s (level 2), those of more than 1 s after "
+        "the nearest level, too"
     ]

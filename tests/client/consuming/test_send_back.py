@@ -105,4 +105,4 @@ async def test_where_the_reason_cannot_travel_the_letter_is_made_without_it(capl
             assert await back.bury(received(), last_error(None, Reject("no such street")))
             assert engine_of(consumer).stats.dead == 1
     assert [header.delay_level for header in a.sent_back] == [-1]
-    assert "message ID of T is a dead letter of g now (keys none, tried 1 times): Reject: no such street" in caplog.text
+    assert "message ID of T is a dead letter of g now (keys none, tried once): Reject: no such street" in caplog.text

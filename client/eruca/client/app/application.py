@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 Lifespan = Callable[[], contextlib.AbstractAsyncContextManager[Any]]
 """Makes what the application needs around its consumers: a function decorated by ``contextlib.asynccontextmanager``."""
+_OF_HANDLERS = ("expression", "expression_type", "on_bad_body", "publish_to")
+"""What a handler's decorator takes beside the options of its consumer."""
 Settings = ClientSettings | Callable[[], ClientSettings]
 """Settings, or what gives them at the start, such as ``ClientSettings.from_env``."""
 
@@ -144,7 +146,7 @@ class App(Startable):
         """
         if callable(topic) or not isinstance(group, str):
             raise UsageError('The decorator takes a topic and a group: @app.consumer("Orders", "kitchen").')
-        check_names(options, ConsumerKeywords.__annotations__)
+        check_names(options, [*ConsumerKeywords.__annotations__, *_OF_HANDLERS])
 
         def register(function: F) -> F:
             self._open()

@@ -18,7 +18,7 @@ from eruca.client.consuming.orderly import MAX_RECONSUME_TIMES
 from eruca.client.consuming.retry_policy import RetryPolicy
 from eruca.client.consuming.send_back import DEFAULT_MAX_RECONSUME_TIMES
 from eruca.client.errors import BadConfig, UsageError
-from eruca.client.outcomes import Backoff
+from eruca.client.outcomes import LONGEST_SUSPENSION, Backoff
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,9 @@ class ListenerOptions:
 
     def __post_init__(self) -> None:
         check_positive(suspend_time=self.suspend_time, consume_timeout=self.consume_timeout)
+        if self.suspend_time > LONGEST_SUSPENSION:
+            given = f"suspend_time={self.suspend_time!r}"
+            raise BadConfig(f"{given} is not allowed: {LONGEST_SUSPENSION:g} seconds at most are expected")
         check_seconds(0, stop_timeout=self.stop_timeout)
         check_least(1, concurrency=self.concurrency)
         if self.consume_message_batch_max_size is not None:

@@ -20,14 +20,14 @@ from eruca.client.consuming.locks import QueueLocks
 from eruca.client.consuming.ordered_queue import KeyOf, Lane, OrderedQueue, OrderlyBatch, OrderlyRequest
 from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.retry_policy import RetryPolicy
-from eruca.client.log import Warnings, log
+from eruca.client.log import Warnings, log, often
 from eruca.client.message import ReceivedMessage
 from eruca.client.network.session import Session
-from eruca.client.outcomes import Decision, Reject
+from eruca.client.outcomes import LONGEST_SUSPENSION, Decision, Reject
 from eruca.protocol.queues import MessageQueue
 
-SHORTEST_WAIT, LONGEST_WAIT = 0.01, 30.0
-"""Bounds of a suspension in seconds, whatever the listener returns (suspendCurrentQueueTimeMillis)."""
+SHORTEST_WAIT = 0.01
+"""Seconds for which a queue is suspended at least, whatever the listener returns (suspendCurrentQueueTimeMillis)."""
 MAX_RECONSUME_TIMES = 2**31 - 1
 
 
@@ -226,7 +226,7 @@ class Orderly:
 
     async def _buried(self, message: ReceivedMessage, why: LastError) -> bool:
         if self._options.send_back is None:
-            log.warning("%s was retried %s times and is skipped now: %s", message, message.reconsume_times, why)
+            log.warning("%s was retried %s and is skipped now: %s", message, often(message.reconsume_times), why)
             return True
         return await self._options.send_back.bury(message, why, times=max(message.reconsume_times, 1))
 
@@ -235,7 +235,7 @@ class Orderly:
             lane.timer = None
             self._next(lane)
 
-        wait = min(max(seconds, SHORTEST_WAIT), LONGEST_WAIT)
+        wait = min(max(seconds, SHORTEST_WAIT), LONGEST_SUSPENSION)
         lane.timer = self._session.loop.call_later(wait, resume)
 
     # ------------------------------------------------------------------ who may read a queue

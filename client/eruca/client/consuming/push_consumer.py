@@ -36,7 +36,7 @@ from eruca.client.consuming.process_queue import PullThresholds
 from eruca.client.consuming.push_engine import PushEngine
 from eruca.client.consuming.queue_puller import PULL_BATCH_SIZE, PullOptions
 from eruca.client.consuming.rebalance_listener import QueuesListener
-from eruca.client.environment import known_options
+from eruca.client.environment import known_keywords, known_options
 from eruca.client.errors import BadConfig
 from eruca.client.hooks import Hook
 from eruca.client.middleware import Middleware
@@ -277,6 +277,7 @@ class PushConsumer(Client):
 
     # ------------------------------------------------------------------ subscribing
 
+    @known_keywords
     def subscribe(self, topic: str, expression: str = ALL, *, expression_type: str = TAG) -> Self:
         """Subscribe a topic: messages with one of the tags of ``TagA || TagB``, or all with ``*``.
 

@@ -82,14 +82,16 @@ class RetryDelays:
     def tell(self, queue: MessageQueue, seconds: float, delays: Delays, level: int) -> None:
         """Say once for each broker that a delay is not the one that was asked for."""
         given = delays.levels[level - 1]
+        others = f"those of more than {delays.longest:g} s" if delays.longest else "others"
         if given != seconds and queue.broker_name not in self._told:
             self._told.add(queue.broker_name)
             log.info(
-                "%s has no delay of %.3g s for retries of %s: they come after %.3g s (level %s), others after the "
+                "%s has no delay of %.12g s for retries of %s: they come after %.12g s (level %s), %s after the "
                 "nearest level, too",
                 queue.broker_name,
                 seconds,
                 self._group,
                 given,
                 level,
+                others,
             )

@@ -19,7 +19,7 @@ from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.retry_delays import RetryDelays
 from eruca.client.consuming.retry_policy import RetryPolicy
 from eruca.client.errors import ClientError
-from eruca.client.log import log
+from eruca.client.log import log, often
 from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
@@ -177,12 +177,12 @@ class SendBack:
                 return False
         self._stats[message.queue.topic].dead += 1
         log.warning(
-            "message %s of %s is a dead letter of %s now (keys %s, tried %s times): %s",
+            "message %s of %s is a dead letter of %s now (keys %s, tried %s): %s",
             message.message_id,
             message.topic,
             self._group,
             " ".join(message.keys) or "none",
-            message.reconsume_times + 1,
+            often(message.reconsume_times + 1),
             why,
         )
         return True

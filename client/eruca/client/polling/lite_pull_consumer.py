@@ -46,7 +46,7 @@ from eruca.client.consuming.membership import GroupMember, next_version, subscri
 from eruca.client.consuming.process_queue import PullThresholds
 from eruca.client.consuming.queue_puller import MessageFilter, PullOptions, QueuePuller
 from eruca.client.consuming.rebalance_listener import QueuesListener
-from eruca.client.environment import known_options
+from eruca.client.environment import known_keywords, known_options
 from eruca.client.errors import StateError, TopicNotFound, UsageError
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.lifecycle import not_running
@@ -219,6 +219,7 @@ class LitePullConsumer(Client):
             raise StateError("Subscribe and assign are mutually exclusive.")
         self._mode = mode
 
+    @known_keywords
     def subscribe(
         self,
         topic: str,
