@@ -64,6 +64,7 @@ async def test_no_secret_and_no_escape_sequence_reaches_a_log(tmp_path: Path, fo
     (home / "conf").mkdir(parents=True)
     (home / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
     settings = {
+        **MANY_PEERS,
         "logFormat": form,
         "logFile": str(tmp_path / "logs"),
         "logLevel": "DEBUG",

@@ -130,7 +130,7 @@ class Suspend:
     def __post_init__(self) -> None:
         seconds = self.seconds
         if seconds is not None and not (_is_seconds(seconds) and seconds <= LONGEST_SUSPENSION):
-            raise UsageError(f"Suspend({seconds!r}): 0 to {LONGEST_SUSPENSION:g} seconds are expected.")
+            raise UsageError(f"Suspend({seconds!r}): a number of seconds from 0 to {LONGEST_SUSPENSION:g} is expected.")
 
 
 class Decision(enum.Enum):
