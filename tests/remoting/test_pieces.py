@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import pytest
 
-from eruca.remoting import memory
 from eruca.remoting.pieces import Pieces
 
 
@@ -25,13 +25,16 @@ def test_they_come_out_in_their_order() -> None:
 
 @pytest.mark.parametrize("size", [1, 100, 16_000, 300_000])
 def test_they_cost_little_more_than_their_bytes_and_give_them_back(size: int) -> None:
-    before = memory.used()
-    pieces = [Pieces() for _ in range(20)]
-    for _ in range(min(2_000_000 // size, 200_000)):  # bytes one by one: a pointer to each would be over the limit
+    tracemalloc.start()
+    try:
+        pieces = [Pieces() for _ in range(20)]
+        for _ in range(min(2_000_000 // size, 200_000)):  # bytes one by one: a pointer to each would be over the limit
+            for each in pieces:
+                each.add(bytes(size))
+        taken = sum(each.size for each in pieces)
+        assert tracemalloc.get_traced_memory()[0] <= taken + (8 << 20)
         for each in pieces:
-            each.add(bytes(size))
-    taken = sum(each.size for each in pieces)
-    assert memory.used() - before <= taken + (8 << 20)
-    for each in pieces:
-        each.clear()
-    assert memory.used() - before <= 8 << 20
+            each.clear()
+        assert tracemalloc.get_traced_memory()[0] <= 1 << 20
+    finally:
+        tracemalloc.stop()
