@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
-from eruca.broker.config import BrokerRole
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.parts import Part, Table
 from eruca.broker.store.epoch_file import read_epochs
+from tests.broker.elected import Group
 from tests.broker.services.replication.pairs import end, log_bytes, master_of, until
-from tests.support.coordination import FakeClient, FakeCoordinator
 from tests.support.desk import Desk
 from tests.support.names import Names
 from tests.support.pages import page
@@ -31,43 +29,6 @@ TOPIC = {
 }
 
 
-class Group:
-    """Brokers 1, 2 ... of one name, with an etcd in the test's hand; broker 1 is configured as the master."""
-
-    def __init__(self, folder: Path, names: Names) -> None:
-        self.etcd = FakeCoordinator()
-        self.desks: dict[int, Desk] = {}
-        self._folder = folder
-        self._names = names
-
-    async def start(self, number: int, **settings: object) -> Desk:
-        desk = self.desks[number] = master_of(self._folder / str(number), file_size=1 << 20)
-        desk.config.enable_controller_mode = True
-        desk.config.controller_addr = "http://127.0.0.1:1"
-        desk.config.broker_id = number
-        desk.config.store.broker_role = BrokerRole.SYNC_MASTER if number == 1 else BrokerRole.SLAVE
-        desk.config.store.slave_timeout = 1000
-        desk.config.namesrv_addr = self._names.address
-        for name, value in settings.items():
-            setattr(desk.config, name, value)
-        desk.coordinator = FakeClient(self.etcd)
-        await desk.start()
-        return desk
-
-    async def stop(self, number: int) -> None:
-        await self.desks.pop(number).stop()
-
-    async def led(self, members: set[int]) -> Desk:
-        """Wait until one leads with this set."""
-        async with asyncio.timeout(20):
-            while True:
-                for desk in self.desks.values():
-                    known = desk.app.member.known if desk.app.member is not None else None
-                    if desk.broker.accepting and known is not None and known.group.sync_state_set == members:
-                        return desk
-                await asyncio.sleep(0.01)
-
-
 @pytest.fixture
 async def names(tmp_path: Path) -> AsyncIterator[Names]:
     async with Names(tmp_path) as names:
@@ -76,11 +37,8 @@ async def names(tmp_path: Path) -> AsyncIterator[Names]:
 
 @pytest.fixture
 async def group(tmp_path: Path, names: Names) -> AsyncIterator[Group]:
-    group = Group(tmp_path, names)
-    yield group
-    async with AsyncExitStack() as ending:
-        for number in tuple(group.desks):
-            ending.push_async_callback(group.stop, number)
+    async with Group(tmp_path, names) as group:
+        yield group
 
 
 async def sent(desk: Desk, count: int, body: bytes = b"x") -> list[int]:
@@ -288,7 +246,7 @@ async def test_the_mastership_is_handed_over_in_order(group: Group, names: Names
     print(f"handed over in {asyncio.get_running_loop().time() - begun:.2f} s")
     assert (answer.code, answer.fields["masterBrokerId"]) == (0, "3"), answer.remark
     assert answer.fields["masterAddress"] == three.app.address and int(answer.fields["masterEpoch"]) == epoch + 2
-    assert (await one.ask(SEND, message(), b"late")).code == 14
+    assert [(await desk.ask(SEND, message(), b"late")).code for desk in (one, two)] == [0, 14], "passed on, refused"
     assert await group.led({1, 2, 3}) is three
     for desk, status in ((one, 503), (two, 503), (three, 200)):
         await desk.app.pages.start("127.0.0.1", None, 0)

@@ -300,3 +300,22 @@ def test_pulls_are_read_alike_the_quick_way_and_the_ordinary_way(
     assert read_pull(ask.as_binary()) == ask
     ask.queue_offset += 1
     assert read_pull(ask.as_binary()) == ask
+
+
+@pytest.mark.parametrize("serialization", [frame.JSON, frame.ROCKETMQ, frame.MSGPACK])
+def test_a_request_that_is_passed_on_keeps_its_fields_and_what_is_signed_of_them(serialization: int) -> None:
+    extra = {"AccessKey": "k", "Signature": "s", "unknown": 'Ü"\\'}
+    ask = QueueOf(topic="T", queue_id=3)
+    whole = frame.encode(serialization, 30, 77, frame.ONEWAY_FLAG, ask, 5, None, extra, "CPP", 100) + b"body!"
+    found = frame.split(whole, 0)
+    assert found is not None
+    data = whole[found[1] : found[2]]
+    passed_on = frame.relayed(serialization, data, 1234567, 5) + b"body!"
+    split = frame.split(passed_on, 0)
+    assert split is not None and (split[0], split[3]) == (serialization, len(passed_on))
+    again = passed_on[split[1] : split[2]]
+    head = frame.read(serialization, again)
+    assert (head.code, head.opaque, head.flag) == (30, 1234567, frame.ONEWAY_FLAG | frame.RELAYED_FLAG)
+    assert (head.language, head.version, passed_on[split[2] :]) == ("CPP", 100, b"body!")
+    assert frame.texts(serialization, again) == frame.texts(serialization, data)
+    assert frame.texts(serialization, again)["unknown"] == extra["unknown"]

@@ -26,6 +26,7 @@ from eruca.broker.handlers import TABLES
 from eruca.broker.handlers.access_rules import RULES
 from eruca.broker.handlers.clients import connection_lost, drop_silent
 from eruca.broker.handlers.fast_path import fast_path
+from eruca.broker.handlers.former_master import passing_on
 from eruca.broker.handlers.new_topics import NewTopics
 from eruca.broker.membership import Membership
 from eruca.broker.metrics import add_metrics
@@ -134,8 +135,9 @@ class BrokerApp:
         self.new_topics = NewTopics(self.broker.topics, config.quota_new_topics_per_second)
         fast, guards = self._guarded(fast_path(self.broker))
         latency = self.broker.rpc_latency
-        main = Router(self.broker, TABLES, guards=guards, fast_path=fast, latency=latency)
-        vip = Router(self.broker, TABLES, without=NOT_AT_VIP, guards=guards, fast_path=fast, latency=latency)
+        tables = TABLES if self.broker.relay is None else passing_on(TABLES)
+        main = Router(self.broker, tables, guards=guards, fast_path=fast, latency=latency)
+        vip = Router(self.broker, tables, without=NOT_AT_VIP, guards=guards, fast_path=fast, latency=latency)
         self._load = ServerLoad(limits)
         tls = self.broker.tls.port
         self._main = Server(main, limits=limits, load=self._load, tls=tls, on_lost=self._lost)
@@ -374,6 +376,8 @@ class BrokerApp:
             self._membership = None
         await self._main.stop(STOP_GRACE)
         await self._vip.stop(STOP_GRACE)
+        if broker.relay is not None:
+            await broker.relay.close()
         await end(self._tasks)
         self._tasks.clear()
         await self._duties.stop()

@@ -18,6 +18,7 @@ from eruca.broker.services.configuration import Configuration
 from eruca.broker.services.delays import Delays, Rules
 from eruca.broker.services.failover.confirmation import Confirmation
 from eruca.broker.services.failover.group_part import GroupPart
+from eruca.broker.services.failover.relay import Relay
 from eruca.broker.services.failover.tables import Tables
 from eruca.broker.services.halves import Halves
 from eruca.broker.services.holds import Holds
@@ -223,6 +224,12 @@ class Broker:
             else None
         )
         """As well: the tables that all brokers of the group have."""
+        self.relay = (
+            Relay(lambda: self.accepting, lambda: config.send_thread_pool_queue_capacity, self.tls.client)
+            if config.enable_controller_mode
+            else None
+        )
+        """As well: what passes requests on to the next master."""
         self.group_part: GroupPart | None = None
         """As well, once it has joined the group."""
         self.waits = self._must_wait()

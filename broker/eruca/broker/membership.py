@@ -92,6 +92,8 @@ class Membership:
         self._links.start()
         await self.driver.start()
         broker.group_part = GroupPart(self.driver, Desk(self._end, self._hold, self._resume))
+        if broker.relay is not None:
+            broker.relay.part = broker.group_part
 
     async def hand_over(self) -> None:
         """Before an orderly stop of the master: let another broker of the set take over, if there is one."""
@@ -110,6 +112,8 @@ class Membership:
         """Take part no more: the group need not wait for this broker."""
         broker = self._broker
         broker.group_part = None
+        if broker.relay is not None:
+            broker.relay.part = None
         self._office.resign()
         if self._listener is not None:
             self._listener.close()
@@ -132,6 +136,8 @@ class Membership:
         broker.accepting = False
         broker.admission.forget()
         broker.store.follow()
+        if broker.relay is not None:
+            broker.relay.begin()
         if broker.tables is not None:
             broker.tables.gather()
 

@@ -35,6 +35,8 @@ MSGPACK: Final = 2
 
 RESPONSE_FLAG: Final = 1
 ONEWAY_FLAG: Final = 2
+RELAYED_FLAG: Final = 4
+"""Of a request that a former master passes on to the present one; between Eruca's brokers only."""
 
 MAX_FRAME: Final = 16 * 1024 * 1024
 """The longest frame in bytes, its length field included (frameMaxLength in 4.9.7)."""
@@ -368,6 +370,26 @@ def encode(
     if length > MAX_FRAME - 4:
         raise too_long(length)
     return _prefix.pack(length, serialization << 24 | len(head)) + head
+
+
+def relayed(serialization: int, data: bytes, opaque: int, body_length: int) -> bytes:
+    """Everything before the body of a request that is passed on: the header with another opaque, and RELAYED_FLAG.
+
+    Its fields stay as they were written, and with them what a signature covers.
+    """
+    head = read(serialization, data)
+    flag = head.flag | RELAYED_FLAG
+    if serialization == JSON:
+        head.flag, head.opaque = flag, opaque
+        header = _encode_json(head)
+    elif serialization == ROCKETMQ:
+        header = data[:5] + opaque.to_bytes(4, "big") + flag.to_bytes(4, "big") + data[13:]
+    else:
+        header = msgpack.packb((head.code, flag, opaque, head.version, head.language, head.remark, head.ext))
+    length = 4 + len(header) + body_length
+    if length > MAX_FRAME - 4:
+        raise too_long(length)
+    return _prefix.pack(length, serialization << 24 | len(header)) + header
 
 
 def encode_reply(serialization: int, opaque: int, header: Header | None, body_length: int) -> bytes:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 
 from eruca.broker.broker import Broker
+from eruca.broker.services.failover.relay import NOT_THE_MASTER
 from eruca.broker.store.results import Durability
 from eruca.protocol import names
 from eruca.protocol.bodies import SubscriptionGroupConfig, TopicConfig
@@ -84,7 +85,7 @@ def changeable_topic(broker: Broker, topic: str) -> None:
 def leads_surely(broker: Broker) -> None:
     """Refuse where the group has another master, or may have elected one meanwhile, which would answer otherwise."""
     if broker.role.elected and broker.role.is_slave:
-        raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is not the master of its group: ask the master")
+        raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, NOT_THE_MASTER)
     if broker.role.epoch and not broker.registration.is_sure():
         raise Refused(
             ResponseCode.SERVICE_NOT_AVAILABLE,

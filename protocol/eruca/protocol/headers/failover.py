@@ -5,6 +5,8 @@ Fields are those of the headers of codes 1002 and 1005 in 5.3.3, where a control
 
 from __future__ import annotations
 
+from msgspec import field
+
 from eruca.protocol.header import Header, Int, Long
 
 
@@ -35,3 +37,14 @@ class ControllerMetadata(Header, kw_only=True):
     controller_leader_address: str | None = None
     is_leader: bool = False
     peers: str | None = None
+
+
+class RelayedReply(Header, kw_only=True):
+    """What the master's answer to a request that was passed on has: the fields of an answer to a send, or none."""
+
+    msg_id: str | None = None
+    queue_id: Int | None = None
+    queue_offset: Long | None = None
+    transaction_id: str | None = None
+    region: str | None = field(name="MSG_REGION", default=None)
+    trace_on: bool | None = field(name="TRACE_ON", default=None)

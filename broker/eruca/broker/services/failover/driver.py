@@ -196,6 +196,10 @@ class Driver:
             self._moved.clear()
             await self._moved.wait()
 
+    def look(self) -> None:
+        """To be called when this broker has changed without an event: who waits by ``until`` asks again."""
+        self._moved.set()
+
     @property
     def sure(self) -> bool:
         """Whether this is the master, and nobody else can have been elected."""

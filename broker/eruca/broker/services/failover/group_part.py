@@ -81,6 +81,14 @@ class GroupPart:
         group = self.group
         return self.addresses().get(group.master_broker_id) if group is not None else None
 
+    def leader(self) -> str | None:
+        """The address of another broker that was elected, by what etcd said last; None while there is none."""
+        view = self.driver.view
+        if view is None or view.master is None or view.known is None:
+            return None
+        elected = view.master.epoch == view.known.group.master_epoch and view.master.broker_id != self.broker_id
+        return view.master.address if elected else None
+
     def status(self, now: int) -> HARuntimeInfo:
         """The state of replication at ``now``, in ms since 1970 (907); how fast a log is copied is not counted."""
         end, group, addresses = self._desk.end(), self.group, self.addresses()
@@ -129,6 +137,7 @@ class GroupPart:
             finally:
                 if self.member.state is State.MASTER:
                     self._desk.resume()
+                    self.driver.look()
             return await self._elected(group, target)
 
     def _target(self, broker_id: int | None) -> tuple[Group, int]:

@@ -1,0 +1,165 @@
+"""What clients still send to a former master goes to the present one, and its answers go back (none in RocketMQ).
+
+Owns the requests that wait for a master or for its answer, and the connection to it. A request is passed on as it came:
+the same fields, so that its signature holds, the same serialization and body; only opaque and flag differ. Must not
+know what requests mean. Invariants: an answer is the master's own, or a refusal; requests leave in the order in which
+they came; what was passed on is never passed on again, whoever these two brokers take for the master.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from time import monotonic
+from typing import Any
+
+from eruca.broker.services.failover.group_part import GroupPart
+from eruca.protocol import frame
+from eruca.protocol.api import Endpoint
+from eruca.protocol.codes import ResponseCode
+from eruca.protocol.errors import Refused
+from eruca.protocol.header import Header
+from eruca.protocol.headers.failover import RelayedReply
+from eruca.remoting import Call, Channels, Connection, RemotingError, Reply, TlsFiles
+from eruca.remoting.calls import Answer, SingleCall
+
+FOR = 90.0
+"""Seconds after a hand-over in which requests are passed on: three times as long as clients keep a route."""
+WITHIN = 4.0
+"""Seconds from a request's arrival for a master to be there; a hand-over that fails does so earlier."""
+ANSWERED_WITHIN = 10.0
+"""Seconds for the master's answer."""
+MOST_BYTES = 64 << 20
+"""Bytes of the requests that wait here at the same time."""
+NOT_THE_MASTER = "this broker is not the master of its group: ask the master"
+_ANY_CODE = frozenset(ResponseCode)
+
+Here = Callable[[], Awaitable[Reply | None] | Reply | None]
+"""Handles the request at this broker."""
+
+
+class Relay:
+    """The relay of one broker. ``leads`` is whether this broker takes sends; ``most`` how many requests may wait."""
+
+    def __init__(self, leads: Callable[[], bool], most: Callable[[], int], tls: TlsFiles | None = None) -> None:
+        self.part: GroupPart | None = None
+        """This broker's part in its group, while it has one."""
+        self.relayed = 0
+        """Requests that were passed on; those with an answer count when it came."""
+        self._leads = leads
+        self._most = most
+        self._tls = tls
+        self._until = 0.0
+        self._waiting = 0
+        self._bytes = 0
+        self._turn = asyncio.Lock()
+        self._channels: Channels | None = None
+
+    def begin(self) -> None:
+        """This broker hands the mastership over: requests wait for the next master from now on."""
+        self._until = monotonic() + FOR
+
+    def takes(self, call: Call[Any]) -> bool:
+        """Whether this is the one who sees to a request that came while this broker does not lead."""
+        return monotonic() < self._until or bool(call.head.flag & frame.RELAYED_FLAG)
+
+    async def pass_on(self, call: Call[Any], endpoint: Endpoint[Any, Any], here: Here) -> Reply | None:
+        """The master's answer to a request, or that of ``here`` if this broker is the master then. Raises Refused."""
+        size = len(call.data) + len(call.body)
+        if self._waiting >= self._most() or self._bytes + size > MOST_BYTES:
+            raise Refused(ResponseCode.SYSTEM_BUSY, "too many requests wait for the new master of the group: try again")
+        self._waiting += 1
+        self._bytes += size
+        try:
+            return await self._pass_on(call, replace(endpoint, answer=RelayedReply, accepts=_ANY_CODE), here)
+        finally:
+            self._waiting -= 1
+            self._bytes -= size
+
+    async def _pass_on(self, call: Call[Any], endpoint: Endpoint[Any, RelayedReply], here: Here) -> Reply | None:
+        deadline = asyncio.get_running_loop().time() + WITHIN
+        while True:
+            async with self._turn:  # so that a request that came later does not overtake this one
+                asked = await self._sent(call, endpoint, deadline)
+                if asked is None:
+                    result = here()
+            if asked is None:
+                return await result if isinstance(result, Awaitable) else result
+            address, answering = asked
+            if answering is None:
+                self.relayed += 1
+                return None
+            try:
+                answer = await answering
+            except RemotingError as fault:
+                raise Refused(
+                    ResponseCode.SERVICE_NOT_AVAILABLE,
+                    f"the new master did not answer, and may have done what was asked: try again ({fault})",
+                ) from None
+            if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE and self._leader() != address:
+                continue  # it was the master no more when it refused
+            self.relayed += 1
+            header: Header | None = answer.header if answer.header.natives() else None
+            return Reply(answer.code, header, answer.body, answer.remark)
+
+    async def _sent(
+        self, call: Call[Any], endpoint: Endpoint[Any, RelayedReply], deadline: float
+    ) -> tuple[str, asyncio.Future[Answer[RelayedReply]] | None] | None:
+        """Send a request to the master; who that is, and its answer to come. None if this broker is the master."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                address = await self._master(call)
+                if address is None:
+                    return None
+                connection = await self._connection(address)
+        except (TimeoutError, RemotingError) as fault:
+            reason = str(fault) or f"none was there within {WITHIN:g} s"
+            raise Refused(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"this broker has handed the mastership over, and the new master cannot be reached: {reason}",
+            ) from None
+        return address, _send(connection, call, endpoint)
+
+    async def _master(self, call: Call[Any]) -> str | None:
+        """Wait until there is a master; its address, or None for this broker. Raises Refused, RemotingError."""
+        if self.part is not None and not self._leads():
+            await self.part.driver.until(lambda: self._leads() or self._leader() is not None)
+        address = self._leader()
+        if self._leads():
+            return None
+        if address is None or call.head.flag & frame.RELAYED_FLAG:
+            raise Refused(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is not the master of its group: ask the master"
+            )
+        return address
+
+    def _leader(self) -> str | None:
+        return self.part.leader() if self.part is not None else None
+
+    async def _connection(self, address: str) -> Connection:
+        if self._channels is None:
+            self._channels = Channels(offer=False, tls=self._tls)
+        return self._channels.ready(address) or await self._channels.get(address)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._channels is not None:
+            await self._channels.close()
+
+
+def _send(
+    connection: Connection, call: Call[Any], endpoint: Endpoint[Any, RelayedReply]
+) -> asyncio.Future[Answer[RelayedReply]] | None:
+    """Send a request as it came; the answer to come, None for a one-way request."""
+    opaque = connection.reserve(1)[0]
+    head = frame.relayed(call.serialization, call.data, opaque, len(call.body))
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + ANSWERED_WITHIN
+    if call.oneway:
+        connection.call_many([head, call.body], {}, deadline, flush=False)
+        return None
+    answering: asyncio.Future[Answer[RelayedReply]] = loop.create_future()
+    pending = SingleCall(answering, endpoint, deadline)
+    connection.call_many([head, call.body], {opaque: pending}, deadline, flush=False)
+    return answering

@@ -1,0 +1,157 @@
+"""A broker that handed the mastership over passes on what clients still send to it, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from eruca.remoting.access.settings import AccessSettings
+from tests.broker.elected import Group
+from tests.broker.services.replication.pairs import until
+from tests.support.accounts import ADMIN, NOBODY, PUBLISHER, Signing, refused, write_accounts
+from tests.support.desk import Desk
+from tests.support.names import Names
+from tests.support.peers import Answered, Peer
+from tests.support.sends import message
+
+SEND, BACK, END, COMMIT, LOCK, UNLOCK, ELECT = 310, 36, 37, 15, 41, 42, 1002
+LOCKED = b'{"consumerGroup":"G","clientId":"c","mqSet":[{"topic":"T","brokerName":"broker-a","queueId":0}]}'
+OTHER = LOCKED.replace(b'"c"', b'"d"')
+COMMITTED = {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": "1"}
+
+
+def to(number: int) -> dict[str, str]:
+    return {"clusterName": "Lab", "brokerName": "broker-a", "brokerId": str(number)}
+
+
+@pytest.fixture
+async def names(tmp_path: Path) -> AsyncIterator[Names]:
+    async with Names(tmp_path) as names:
+        yield names
+
+
+@pytest.fixture
+async def group(tmp_path: Path, names: Names) -> AsyncIterator[Group]:
+    async with Group(tmp_path, names) as group:
+        yield group
+
+
+async def handed_over(group: Group) -> tuple[Desk, Desk]:
+    """Brokers 1 and 2, of which 2 leads since a moment ago."""
+    one, two = await group.start(1), await group.start(2)
+    assert await group.led({1, 2}) is one
+    one.topic("T", 2)
+    assert (await one.ask(SEND, message(), b"first")).code == 0
+    assert (await one.ask(ELECT, to(2))).code == 0
+    assert await group.led({1, 2}) is two
+    return one, two
+
+
+async def test_a_former_master_answers_what_only_a_master_may_with_the_masters_answers(group: Group) -> None:
+    one, two = await handed_over(group)
+    stored = await one.ask(SEND, message(), b"second")
+    assert (stored.code, stored.fields["queueOffset"]) == (0, "1")
+    assert stored.fields["msgId"].startswith(two.broker.store_host_hex), "the master's own answer"
+    assert two.broker.store.max_offset("T", 0) == 2
+    refused = await one.ask(SEND, message(e="99"), b"no such queue")
+    assert refused.code == 1 and refused.fields["MSG_REGION"] == "DefaultRegion"
+    assert (await one.ask(COMMIT, COMMITTED)).code == 0
+    assert two.broker.offsets.query("G", "T", 0) == 1
+    assert json.loads((await one.ask(LOCK, {}, LOCKED)).body)["lockOKMQSet"] != []
+    assert json.loads((await two.ask(LOCK, {}, OTHER)).body)["lockOKMQSet"] == []
+    assert (await one.ask(UNLOCK, {}, LOCKED)).code == 0
+    assert json.loads((await two.ask(LOCK, {}, OTHER)).body)["lockOKMQSet"] != []
+    assert one.broker.relay is not None and one.broker.relay.relayed == 5
+
+
+async def test_requests_that_come_while_the_mastership_is_handed_over_wait_for_the_next_master(group: Group) -> None:
+    one, two = await group.start(1), await group.start(2)
+    assert await group.led({1, 2}) is one
+    one.topic("T", 2)
+    peer = await Peer().connect(one.app.address)
+    codes: list[int] = []
+
+    async def sends() -> None:
+        for number in range(300):
+            codes.append((await peer.ask(SEND, message(), b"%d" % number)).code)
+
+    sending = asyncio.create_task(sends())
+    await until(lambda: len(codes) > 20)
+    assert (await one.ask(ELECT, to(2))).code == 0
+    await sending
+    await peer.close()
+    assert set(codes) == {0} and one.broker.relay is not None and one.broker.relay.relayed > 0
+    bodies = [bytes(record.body) for record in two.records("T", 0)]
+    assert bodies == [b"%d" % number for number in range(300)], "in their order, each once"
+
+
+async def test_a_handover_that_fails_leaves_the_requests_that_waited_to_the_master_that_stays(group: Group) -> None:
+    one, _ = await group.start(1), await group.start(2)
+    assert await group.led({1, 2}) is one
+    one.topic("T", 2)
+    group.etcd.away = True
+    asking = asyncio.create_task(one.ask(ELECT, to(2)))
+    await until(lambda: not one.broker.accepting)
+    peer = await Peer().connect(one.app.address)
+    answers: list[Answered] = []
+
+    async def send() -> None:
+        answers.append(await peer.ask(SEND, message(), b"waits"))
+
+    waiting = asyncio.create_task(send())
+    refused = await asking
+    await waiting
+    await peer.close()
+    assert (refused.code, answers[0].code) == (1, 0)
+    assert (await one.ask(SEND, message(), b"goes on")).code == 0
+    group.etcd.return_again()
+
+
+async def test_what_was_passed_on_is_not_passed_on_again(group: Group) -> None:
+    one, two = await handed_over(group)
+    three = await group.start(3)
+    await group.led({1, 2, 3})
+    relayed = two.broker.relay
+    assert relayed is not None
+    assert (await two.ask(ELECT, to(3))).code == 0
+    assert (await one.ask(SEND, message(), b"by one")).code == 0
+    assert (await two.ask(SEND, message(), b"by two")).code == 0
+    assert relayed.relayed == 1, "the first one went to the master itself"
+    assert three.broker.store.max_offset("T", 0) == 3
+
+
+async def test_what_a_client_has_signed_is_what_the_master_reads(tmp_path: Path, group: Group) -> None:
+    home = str(write_accounts(tmp_path / "home"))
+    settings = {"access": AccessSettings(acl_enable=True), "rocketmq_home": home}
+    one, two = [await group.start(number, **settings) for number in (1, 2)]
+    await group.led({1, 2})
+    one.topic("T", 2)
+    admin = Signing(await one.peer())
+    assert (await admin.ask(ADMIN, ELECT, to(2))).code == 0
+    signing = Signing(await one.peer())
+    assert (await signing.ask(PUBLISHER, SEND, message(), b"signed")).code == 0
+    assert [bytes(record.body) for record in two.records("T", 0)] == [b"signed"]
+    assert refused(await signing.ask(None, SEND, message(), b"unsigned")) == "No accessKey is configured"
+    assert refused(await signing.ask(NOBODY, SEND, message(), b"not allowed")) == "No default permission for topic:T"
+    assert one.broker.relay is not None and one.broker.relay.relayed == 1, "the others were refused here"
+
+
+async def test_without_a_master_a_request_waits_for_a_while_and_is_refused(group: Group) -> None:
+    one, _ = await handed_over(group)
+    group.etcd.away = True
+    await group.stop(2)
+    answer = await one.ask(SEND, message(), b"nobody")
+    assert answer.code == 14 and "the new master" in str(answer.remark)
+    group.etcd.return_again()
+
+
+async def test_the_mastership_comes_back_and_nothing_is_passed_on_any_more(group: Group) -> None:
+    one, two = await handed_over(group)
+    assert (await two.ask(ELECT, to(1))).code == 0
+    assert await group.led({1, 2}) is one
+    assert (await one.ask(SEND, message(), b"here")).code == 0
+    assert one.broker.relay is not None and one.broker.relay.relayed == 0
