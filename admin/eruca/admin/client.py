@@ -41,7 +41,7 @@ TIMEOUT = 5.0
 """Seconds for a request."""
 HEAVY = 15.0
 """Seconds for a request that walks many queues or asks a client."""
-AT_ONCE = 64
+AT_ONCE = 192
 """Requests that are under way at one peer at once; a broker lets 256 costly ones of a connection wait."""
 _PROBE = 1.0
 """Seconds within which a peer answers an easy request while it works on a heavy one."""

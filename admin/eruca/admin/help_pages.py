@@ -40,6 +40,8 @@ _WORDS: Final = {
 }
 OTHERS: Final = {word: does for word, (does, _) in _WORDS.items()}
 """Words that are no commands about a cluster."""
+_APACHE: Final = 20
+"""The letters of the names' column of Apache's list."""
 _ENDS: Final = "See 'mqadmin help <command>' for more information on a specific command."
 
 
@@ -58,13 +60,15 @@ def overview() -> str:
 
 def flat() -> str:
     """All commands in one list, as Apache's mqadmin prints it."""
-    lines = ["The most commonly used mqadmin commands are:", *_rows(LINES)]
-    lines += ["", "Not in Apache's mqadmin 4.9:", *_rows(OTHERS)]
+    lines = ["The most commonly used mqadmin commands are:", *_rows(LINES, _APACHE)]
+    lines += ["", "Not in Apache's mqadmin 4.9:", *_rows(OTHERS, _APACHE)]
     return "\n".join([*lines, "", _ENDS, ""])
 
 
-def _rows(texts: Mapping[str, str]) -> Iterable[str]:
-    return (f"   {name:<20} {text}" for name, text in texts.items())
+def _rows(texts: Mapping[str, str], width: int | None = None) -> Iterable[str]:
+    """A name and what it does on each line; the names' column is as wide as the longest, or ``width``."""
+    column = max(map(len, texts)) + 1 if width is None else width
+    return (f"   {name:<{column}} {text}" for name, text in texts.items())
 
 
 def page(found: Command) -> str:
