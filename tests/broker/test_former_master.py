@@ -11,14 +11,15 @@ import pytest
 
 from eruca.remoting.access.settings import AccessSettings
 from tests.broker.elected import Group
-from tests.broker.services.replication.pairs import until
+from tests.broker.services.replication.pairs import end, until
 from tests.support.accounts import ADMIN, NOBODY, PUBLISHER, Signing, refused, write_accounts
 from tests.support.desk import Desk
 from tests.support.names import Names
+from tests.support.pages import scrape
 from tests.support.peers import Answered, Peer
 from tests.support.sends import message
 
-SEND, BACK, END, COMMIT, LOCK, UNLOCK, ELECT = 310, 36, 37, 15, 41, 42, 1002
+SEND, BACK, END, COMMIT, LOCK, UNLOCK, ELECT, STATUS = 310, 36, 37, 15, 41, 42, 1002, 28
 LOCKED = b'{"consumerGroup":"G","clientId":"c","mqSet":[{"topic":"T","brokerName":"broker-a","queueId":0}]}'
 OTHER = LOCKED.replace(b'"c"', b'"d"')
 COMMITTED = {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": "1"}
@@ -155,3 +156,28 @@ async def test_the_mastership_comes_back_and_nothing_is_passed_on_any_more(group
     assert await group.led({1, 2}) is one
     assert (await one.ask(SEND, message(), b"here")).code == 0
     assert one.broker.relay is not None and one.broker.relay.relayed == 0
+
+
+async def test_operators_see_the_group_at_each_broker(group: Group) -> None:
+    one, two = await handed_over(group)
+    assert (await one.ask(SEND, message(), b"second")).code == 0
+    await until(lambda: end(one) == end(two))
+    for desk in (one, two):
+        table = json.loads((await desk.ask(STATUS)).body)["table"]
+        leads = desk is two
+        assert table["groupState"] == ("master" if leads else "following") and table["groupBrokerId"] == "12"[leads]
+        assert (table["masterBrokerId"], table["masterEpoch"]) == ("2", str(two.broker.role.epoch))
+        assert (table["syncStateSet"], table["masterSwitches"]) == ("1,2", "1")
+        assert table["syncStateSetEpoch"].isdecimal() and int(table["confirmOffset"]) <= end(desk)
+        assert (table["masterSure"], table["relayed"]) == (str(leads).lower(), "01"[not leads])
+        await desk.app.pages.start("127.0.0.1", None, 0)
+        found = await scrape(desk.app.pages.port)
+        await desk.app.pages.stop()
+        assert found.value("eruca_failover_state", state=table["groupState"]) == 1
+        assert found.value("eruca_master_epoch") == two.broker.role.epoch
+        assert found.value("eruca_sync_state_set_size") == 2
+        assert found.value("eruca_master_switches_total") == 1
+        assert found.value("eruca_relayed_requests_total") == (not leads)
+        assert found.value("eruca_group_has_master") == 1 and found.value("eruca_group_forgotten") == 0
+        silent = found.value("eruca_etcd_silent_seconds")
+        assert silent is not None and silent < 3

@@ -7,6 +7,7 @@ over a restart.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -92,6 +93,19 @@ class FailoverCluster:
         async with asyncio.timeout(within):
             while (known := (await self.view()).known) is None or known.group.sync_state_set != {*self.numbers}:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
+
+    async def hand_over(self, to: int) -> None:
+        """Have the master hand the mastership over; AssertionError with what it said if it did not."""
+        known = (await self.view()).known
+        assert known is not None
+        asked: dict[str, object] = {"clusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": to}
+        answer = await self.ask(known.group.master_broker_id, 1002, asked)
+        assert answer.code == 0, answer.remark
+
+    async def figure(self, number: int, name: str) -> str:
+        """One line of ``brokerStatus``."""
+        table = json.loads((await self.ask(number, 28, {})).body)["table"]
+        return str(table[name])
 
     # ------------------------------------------------------------------ the producer
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from eruca.broker.broker import REGISTERED_SETTINGS, ROLE_SETTINGS, Broker
 from eruca.broker.handlers.checks import persisting
 from eruca.broker.services import runtime
+from eruca.broker.services.failover import group_figures
 from eruca.broker.state.statistics import Span
 from eruca.protocol import api, properties
 from eruca.protocol.bodies import BrokerStatsData, BrokerStatsItem, KVTable
@@ -37,10 +38,16 @@ async def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
         **runtime.broker_figures(broker.config, int(broker.loop_monitor.waited * 1000), broker.waiting_sends),
         **runtime.disk_figures(paths.store_path_root_dir, paths.commit_log_path, paths.consume_queue_path),
         **broker.delays.figures(),
+        **_of_group(broker),
         "currentTimestamp": str(broker.clock()),
         "earliestMessageTimeStamp": str(await broker.store.lookup(lambda there: there.earliest_time())),
     }
     return Reply(body=KVTable(table=dict(sorted(table.items()))).encode())
+
+
+def _of_group(broker: Broker) -> dict[str, str]:
+    part, relay = broker.group_part, broker.relay
+    return {} if part is None or relay is None else group_figures.figures(part.driver, relay.relayed)
 
 
 @routes.on(api.GET_BROKER_HA_STATUS, reads=True)

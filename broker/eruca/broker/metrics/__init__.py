@@ -8,7 +8,7 @@ and DefaultStoreMetricsManager in 5.3.3.
 from __future__ import annotations
 
 from eruca.broker.broker import Broker
-from eruca.broker.metrics import clients, lags, limits, messages, replication, storage
+from eruca.broker.metrics import clients, failover, lags, limits, messages, replication, storage
 
 
 def add_metrics(broker: Broker) -> None:
@@ -19,3 +19,4 @@ def add_metrics(broker: Broker) -> None:
     storage.add(broker)
     limits.add(broker)
     replication.add(broker)
+    failover.add(broker)

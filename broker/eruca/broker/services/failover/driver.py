@@ -140,6 +140,8 @@ class Driver:
         """Whether a look waits to be done."""
         self._promise: Promise | None = None
         """What was shown last."""
+        self.switches = 0
+        """How often this broker has seen the mastership go to another broker."""
         self._running: list[asyncio.Task[None]] = []
         self._repeats = Repeats()
         self._moved = asyncio.Event()
@@ -195,6 +197,10 @@ class Driver:
         while not reached():
             self._moved.clear()
             await self._moved.wait()
+
+    def etcd_silent(self) -> int:
+        """For how many ms etcd has not answered."""
+        return self._monotonic() - self._presence.answered
 
     def look(self) -> None:
         """To be called when this broker has changed without an event: who waits by ``until`` asks again."""
@@ -379,6 +385,8 @@ class Driver:
                 master=group.master_broker_id if group is not None else None,
                 end=after.end,
             )
+        if after.known is not None and before.known is not None:
+            self.switches += after.known.group.master_broker_id != before.known.group.master_broker_id
         if after.state is State.MASTER and after.known is not None and before.known is not None:
             members, former = after.known.group.sync_state_set, before.known.group.sync_state_set
             if members != former:

@@ -34,6 +34,8 @@ class Presence:
         self._monotonic = monotonic
         self._every = every
         self._due = asyncio.Event()
+        self.answered = monotonic()
+        """When etcd answered last; the beginning, before it did."""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -41,6 +43,7 @@ class Presence:
             self._due.clear()
             with suppress(Unavailable):
                 await self._renew()
+                self.answered = self._monotonic()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._every):
                     await self._due.wait()

@@ -1,0 +1,76 @@
+"""The mastership goes from broker to broker under real producers with default settings: no send fails."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from pathlib import Path
+
+import pytest
+
+from eruca.client import ClientSettings, Message, Producer
+from eruca.client.selectors import by_hash
+from tests.support.etcd import needs_etcd
+from tests.support.failover_cluster import FailoverCluster, bodies
+
+pytestmark = [needs_etcd, pytest.mark.processes, pytest.mark.slow]
+
+SWITCHES = 5
+
+
+class Sends:
+    """Senders that each wait for an answer before they go on; half of them send by a selector, in order."""
+
+    def __init__(self, producer: Producer) -> None:
+        self.bodies: list[bytes] = []
+        self.faults: list[str] = []
+        self.longest = 0.0
+        self.over = False
+        self._producer = producer
+
+    async def go_on(self, sender: int) -> None:
+        for number in itertools.count():
+            if self.over:
+                return
+            message = Message("T", b"sender %d %d" % (sender, number))
+            begun = time.monotonic()
+            try:
+                if sender % 2:
+                    await self._producer.send(message)
+                else:
+                    await self._producer.send(message, selector=by_hash, arg=f"order-{sender}")
+                self.bodies.append(message.body)
+            except Exception as fault:  # whatever it is: it is told in the end
+                self.faults.append(repr(fault))
+            self.longest = max(self.longest, time.monotonic() - begun)
+
+
+async def test_no_send_fails_while_the_mastership_is_handed_over_again_and_again(tmp_path: Path) -> None:
+    async with FailoverCluster(tmp_path, 3) as group:
+        await group.send()
+        await group.all_in_set()
+        pauses, master = [], 1
+        async with Producer("P", settings=ClientSettings(nameserver=group.names.address)) as producer:
+            sends = Sends(producer)
+            running = [asyncio.create_task(sends.go_on(sender)) for sender in range(4)]
+            for _ in range(SWITCHES):
+                master = master % 3 + 1
+                sends.longest = 0.0
+                await group.hand_over(master)
+                await group.all_in_set()
+                pauses.append(sends.longest)
+            sends.over = True
+            await asyncio.gather(*running)
+        assert sends.faults == []
+        relayed = [await group.figure(number, "relayed") for number in group.numbers]
+        (log, *others) = (await group.logs()).values()
+        assert {*others} == {log}
+    found = [body for body in bodies(log) if body.startswith(b"sender")]
+    assert set(sends.bodies) <= set(found) and len(found) == len(set(found)), "none is lost, none is there twice"
+    for sender in (0, 2):
+        mine = [body for body in found if body.startswith(b"sender %d " % sender)]
+        assert mine == [b"sender %d %d" % (sender, number) for number in range(len(mine))]
+    assert sum(map(int, relayed)) > 0
+    assert max(pauses) <= 1.0
+    print(f"{len(found):,} sends, relayed {relayed}; pauses of {', '.join(f'{each:.2f}' for each in pauses)} s")
