@@ -40,6 +40,8 @@ scribbles = st.text(st.sampled_from("ab \t\f\n\r\\=:#!éu0041"), max_size=60).fi
         (r"path=C:\\store\tx\q", {"path": "C:\\store\txq"}),
         (r"a=\u0041\u00e9", {"a": "Aé"}),
         (r"rocket=\uD83D\uDE80", {"rocket": "🚀"}),
+        (r"half=\uD83Dx\uDE80\uD83D", {"half": "\ufffdx\ufffd\ufffd"}),
+        (r"\uD800=key", {"\ufffd": "key"}),
         (r"a=\\u0041", {"a": r"\u0041"}),
         ("a=\u2028b", {"a": "\u2028b"}),
         ("a\u00a0b=c", {"a\u00a0b": "c"}),

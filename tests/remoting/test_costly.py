@@ -48,7 +48,7 @@ def cheap(desk: Desk, call: Call[QueueOf]) -> Reply:
 @routes.on(api.GET_EARLIEST_MSG_STORETIME, costly=True)
 def change(desk: Desk, call: Call[QueueOf]) -> Reply:
     if call.header.queue_id < 0:
-        raise Refused(16, "no such queue")
+        raise Refused(16, "no such queue" if call.header.queue_id == -1 else "no queue \ud800")
     desk.changed.append(call.header.queue_id)
     return Reply(header=TimestampReply(timestamp=0))
 
@@ -93,6 +93,14 @@ async def test_refusals_and_plain_handlers_may_be_costly_too() -> None:
         with pytest.raises(Refused, match="no such queue"):
             await bad
         assert (await last).code == 0 and desk.changed == [1, 2]
+
+
+async def test_a_remark_that_is_no_text_is_answered_and_holds_up_no_other() -> None:
+    async with serving() as (desk, _, _, connection):
+        odd, last = (connection.start_call(api.GET_EARLIEST_MSG_STORETIME, of(number)) for number in (-2, 2))
+        with pytest.raises(Refused, match="surrogates not allowed"):
+            await odd
+        assert (await last).code == 0 and desk.changed == [2]
 
 
 async def test_more_than_may_wait_are_refused() -> None:

@@ -53,6 +53,7 @@ def decode(data: bytes) -> str:
 def entries(text: str) -> Iterator[Entry]:
     """All entries in the order of the text; of a key that occurs twice both.
 
+    Half a surrogate pair reads as U+FFFD, as in JSON; Java keeps it, and writes ``?`` wherever it goes.
     Raises ProtocolError, with the line number, for a ``\\u`` without four hex digits: the only
     error in Java's grammar.
     """
@@ -149,8 +150,8 @@ def _unescaped(text: str) -> str:
     if "\\" not in text:
         return text
     plain = _ESCAPE.sub(_meaning, text)
-    # \uXXXX writes UTF-16 units: two adjacent surrogates are one character.
-    return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    # \uXXXX writes UTF-16 units: two adjacent surrogates are one character, and one alone is none.
+    return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _meaning(escape: re.Match[str]) -> str:

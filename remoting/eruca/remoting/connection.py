@@ -290,7 +290,7 @@ class Connection(asyncio.Protocol):
                 head = self._encode_reply(call, reply, size)
             else:
                 head = frame.encode_reply(call.serialization, asked.opaque, header, size)
-        except ProtocolError as error:
+        except (ProtocolError, UnicodeEncodeError) as error:  # too long, or half a surrogate pair in it
             size = 0
             head = self._encode_reply(call, Reply(ResponseCode.SYSTEM_ERROR, remark=str(error)), 0)
         self._out.append(head)
