@@ -219,3 +219,31 @@ def test_our_mqadmin_shows_a_group_of_apaches_and_elects_its_master(
     finally:
         for broker in brokers:
             broker.discard()
+
+
+async def test_no_send_of_a_java_producer_fails_while_the_mastership_is_handed_over(
+    tmp_path: Path, judge: Judge
+) -> None:
+    async with FailoverCluster(tmp_path, 3) as group:
+        await group.send()
+        await group.all_in_set()
+        for name in ("switched", "switched-ordered"):  # with the client's own defaults
+            judge.call("producer", name=name, group="P", namesrv=group.names.address, timeoutMs=3000, within=30)
+        loads = [
+            asyncio.wrap_future(judge.begin("load", kind=kind, name=name, topic="T", threads=2, ms=9000))
+            for name, kind in (("switched", "sync"), ("switched-ordered", "ordered"))
+        ]
+        for to in (2, 3, 1, 2, 3):
+            await asyncio.sleep(1)
+            await group.hand_over(to)
+            await group.all_in_set()
+        done = await asyncio.gather(*loads)
+        relayed = [await group.figure(number, "relayed") for number in group.numbers]
+        for name in ("switched", "switched-ordered"):
+            judge.call("stop", name=name)
+        (log, *others) = (await group.logs()).values()
+    assert {*others} == {log}
+    print([(each["messages"], each["failed"], round(each["longestUs"] / 1e6, 3)) for each in done], relayed)
+    assert [each["failed"] for each in done] == [0, 0]
+    assert all(each["messages"] > 100 and each["longestUs"] <= 1_000_000 for each in done)
+    assert sum(map(int, relayed)) > 0

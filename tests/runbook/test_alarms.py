@@ -236,7 +236,7 @@ def test_slave_behind(tmp_path: Path) -> None:
         master.send(1)
         slave = Site(tmp_path / "slave", "brokerId=1\nbrokerRole=SLAVE", nameserver=master.nameserver)
         with slave:
-            slave.until_silent("ErucaSlaveAlone", "ErucaNotReady")
+            slave.until_silent("ErucaSlaveAlone", "ErucaNotReady", "ErucaStoreRefuses")
             slave.broker.signal(signal.SIGSTOP)
             try:
                 with Producer("orders", nameserver=master.nameserver) as producer:

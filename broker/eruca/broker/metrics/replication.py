@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from eruca.broker.broker import Broker
+from eruca.broker.failover.member import State
 from eruca.broker.services.replication.ha_server import HAConnection
 
 
@@ -28,7 +29,7 @@ def _add_slave(broker: Broker) -> None:
     broker.metrics.gauge(
         "eruca_master_connected",
         "Whether this slave follows its master; without a value on a master.",
-        lambda: {(): float(client.connected)} if role.is_slave else {},
+        lambda: {(): float(_follows(broker))} if role.is_slave else {},
     )
     broker.metrics.gauge(
         "eruca_master_silent_seconds",
@@ -47,7 +48,7 @@ def _add_master(broker: Broker) -> None:
     gauge(
         "eruca_slaves_connected",
         "Slaves that are connected; without a value on a slave.",
-        lambda: {} if role.is_slave else {(): len(broker.slaves.connected)},
+        lambda: {} if role.is_slave else {(): _followers(broker)},
     )
     gauge(
         "eruca_replication_lag_bytes",
@@ -67,6 +68,16 @@ def _add_master(broker: Broker) -> None:
         "Bytes of the log that consumers cannot see as no slave has them; 0 but on a SYNC_MASTER.",
         lambda: {} if role.is_slave else {(): _hidden(broker)},
     )
+
+
+def _follows(broker: Broker) -> bool:
+    part = broker.group_part
+    return broker.ha_client.connected if part is None else part.member.state is State.FOLLOWING
+
+
+def _followers(broker: Broker) -> int:
+    part = broker.group_part
+    return len(broker.slaves.connected) if part is None else sum(each.follows for each in part.member.replicas)
 
 
 def _hidden(broker: Broker) -> int:

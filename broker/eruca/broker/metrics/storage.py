@@ -6,6 +6,7 @@ Owns which figures of the store become metrics. Must not know how the store coun
 from __future__ import annotations
 
 from eruca.broker.broker import Broker
+from eruca.broker.services.health import no_room
 from eruca.remoting.metrics import Rows
 
 _PLACE = ("storage_type", "storage_medium")
@@ -64,7 +65,7 @@ def _add_state(broker: Broker) -> None:
         "The used part of the disk from which on nothing is stored.",
         lambda: store.config.disk_space_warning_level_ratio,
     )
-    gauge("eruca_store_refuses", "Whether nothing can be stored at present.", lambda: float(store.refusal is not None))
+    gauge("eruca_store_refuses", "Whether nothing can be stored at present.", lambda: float(no_room(store) is not None))
     counter("eruca_puts_refused_total", "Messages that could not be stored.", lambda: store.figures().put_failed)
     metrics.histogram("eruca_fsync_seconds", "Seconds that bringing the log to the disk took.", lambda: store.fsyncs)
     counter(

@@ -22,14 +22,14 @@ def watch_readiness(
 ) -> None:
     """Add what makes a broker not ready: no nameserver has it, it cannot store, a slave ``follows`` nobody."""
     readiness.add("registration", lambda: registration.fault)
-    readiness.add("store", lambda: _disk(store))
+    readiness.add("store", lambda: no_room(store))
     readiness.add(
         "master",
         lambda: "this slave follows no master" if role.is_slave and not follows() else None,
     )
 
 
-def _disk(store: Store) -> str | None:
+def no_room(store: Store) -> str | None:
     """Why nothing can be stored; a slave's store always refuses messages of clients: its disk counts."""
     return None if store.refusal == store.appender.standing else store.refusal
 
