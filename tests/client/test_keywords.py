@@ -78,6 +78,16 @@ def test_an_unknown_option_is_told_with_the_nearest_name(make: Any, option: str,
         make(**{option: 1})
 
 
+@pytest.mark.parametrize(
+    "make", [App, ClientSettings, LitePullConsumer, Producer, PullConsumer, PullScheduleService, PushConsumer, Later]
+)
+def test_too_many_values_without_a_name_are_told(make: Any) -> None:
+    taken = [each for each in inspect.signature(make).parameters.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
+    values = ["g", print, *range(20)][: len(taken) + 1]
+    with pytest.raises(BadConfig, match=f"^{make.__name__}: it takes .* without a name, but {len(values)} value"):
+        make(*values)
+
+
 def test_other_wrong_arguments_are_those_of_python() -> None:
-    with pytest.raises(TypeError, match="positional"):
-        LitePullConsumer("g", print)  # type: ignore[call-arg, arg-type]
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'group'"):
+        LitePullConsumer()  # type: ignore[call-arg]

@@ -51,7 +51,7 @@ def test_it_starts_at_its_first_use(address: str, monkeypatch: pytest.MonkeyPatc
     [
         (sync.PushConsumer, ("g",), UsageError, r"lazy\(\) is for Producer, TransactionProducer, PullConsumer"),
         (print, (), UsageError, r"lazy\(\) is for"),
-        (sync.Producer, ("g", "http://a/b"), TypeError, "positional"),
+        (sync.Producer, ("g", "http://a/b"), BadConfig, "Producer: it takes group without a name, but 2 values"),
         (sync.Producer, ("no group",), UsageError, "illegal"),
     ],
 )

@@ -91,7 +91,7 @@ def test_a_prefix_of_ones_own() -> None:
             {"ROCKETMQ_LOCK_INTERVAL": "50", "ROCKETMQ_NAMESPACE": "x"},
             '^ROCKETMQ_LOCK_INTERVAL="50": lock_interval=50.0',
         ),
-        ({"ROCKETMQ_TLS": "maybe"}, "^ROCKETMQ_TLS is not allowed: true or false is expected$"),
+        ({"ROCKETMQ_TLS": "maybe"}, '^ROCKETMQ_TLS="maybe" is not allowed: true or false is expected$'),
         (
             {"ROCKETMQ_TLS_VERIFY": "7"},
             '^ROCKETMQ_TLS_VERIFY="7": tls.verify is not allowed: true or false is ex',

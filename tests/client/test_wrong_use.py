@@ -89,6 +89,7 @@ async def names() -> AsyncIterator[dict[str, Any]]:
             ),
             "consumer": await stack.enter_async_context(consumer),
             "lite": await stack.enter_async_context(lite),
+            "unheard": await stack.enter_async_context(PushConsumer("unheard").subscribe("Orders")),
             "idle": await stack.enter_async_context(LitePullConsumer("idle")),
             "acked": await _acked(),
             "folder": folder,

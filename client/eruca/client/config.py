@@ -168,6 +168,8 @@ class ClientSettings:
 
         Raises BadConfig for a value that cannot be one, and for a variable that is nearly a known one.
         """
+        if prefix[-1:].isalnum():
+            raise BadConfig(f'prefix="{prefix}" is not allowed: it ends with _, as "{prefix}_" does')
         variables = os.environ if environment is None else environment
         values, found = collected(variables, prefix, _variables(), _SECRETS, _MISTAKEN)
         if prefix == "ROCKETMQ_" and "nameserver" not in values and variables.get("NAMESRV_ADDR", "").strip():
@@ -179,7 +181,7 @@ class ClientSettings:
                 given = next(found[place].name for place in found if place[0] == "credentials")
                 raise BadConfig(f"{prefix}{key.upper()} is missing: {given} alone is no account; set both, or neither")
         try:
-            on = converted(_Switch, {"TLS": values.pop(_TLS_ON)}, prefix).TLS if _TLS_ON in values else None
+            on = _switch(f"{prefix}TLS", values.pop(_TLS_ON)) if _TLS_ON in values else None
             if on:
                 values.setdefault("tls", {})
             elif on is False and "tls" in values:
@@ -272,9 +274,16 @@ _TLS_ON = "tls on"
 """The place of the switch among the values, while they are read."""
 
 
+def _switch(variable: str, text: str) -> bool:
+    try:
+        return converted(_Switch, {"on": text}).on
+    except BadConfig:
+        raise BadConfig(f'{variable}="{text}" is not allowed: true or false is expected') from None
+
+
 @dataclass(frozen=True)
 class _Switch:
-    TLS: bool
+    on: bool
 
 
 _SECRETS = ("ACCESS_KEY", "SECRET_KEY", "SECURITY_TOKEN", "TLS_KEY_PASSWORD")

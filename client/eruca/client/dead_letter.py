@@ -104,10 +104,14 @@ class DeadLetter:
 
 
 class Redriven(NamedTuple):
-    """What ``redrive`` did: letters that were sent again, and letters that it looked at and left."""
+    """What ``redrive`` did: letters that were sent again, and letters that it looked at and left.
+
+    ``rest`` are those that it did not look at, as ``most`` was reached.
+    """
 
     sent: int
     left: int
+    rest: int = 0
 
 
 Choice = Callable[[DeadLetter], bool]
@@ -218,13 +222,16 @@ async def redrive(
     check_text(progress, "progress")
     selection = _Selection.of(topic, begin, end, where)
     keeper = progress or (group if selection.of_all else None)
-    sent = left = 0
+    sent = left = rest = 0
     async with PullConsumer(group, nameserver=nameserver, settings=settings) as puller:
         again = _Again(puller, group, to, rate)
         for queue in await _queues(puller, group):
             start = await _first(puller, queue, selection.begin)
             if keeper is not None:
                 start = max(start, await puller.query_offset(queue, group=keeper) or 0)
+            if sent == most:
+                rest += max(await puller.max_offset(queue) - start, 0)
+                continue
             async for page in _pages(puller, group, queue, start):
                 part = _up_to(page, selection, None if most is None else most - sent)
                 chosen = [letter for letter in part.letters if selection.has(letter)]
@@ -234,11 +241,10 @@ async def redrive(
                 if keeper is not None:
                     await puller.update_offset(queue, part.next_offset, group=keeper)
                 if sent == most:
+                    rest += await puller.max_offset(queue) - part.next_offset
                     break
-            if sent == most:
-                break
-    log.info("dead letters of %s: %s sent again, %s left", group, sent, left)
-    return Redriven(sent, left)
+    log.info("dead letters of %s: %s sent again, %s left, %s not looked at", group, sent, left, rest)
+    return Redriven(sent, left, rest)
 
 
 class _Page(NamedTuple):

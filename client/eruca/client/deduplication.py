@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -148,6 +149,7 @@ class SqliteMarks:
         check_positive(keep=keep, timeout=timeout)
         if not table.isidentifier():
             raise BadConfig(f"table={table!r} is not allowed: a name of letters, digits and _ is expected")
+        _check_place(database)
         self._database = database
         self._table = table
         self._keep = keep
@@ -245,6 +247,21 @@ class SqliteMarks:
             self._opened = None
 
 
+def _check_place(database: str | Path) -> None:
+    """Raise BadConfig for a file that SQLite cannot make or open."""
+    if not isinstance(database, str | Path):
+        raise BadConfig(f"database is of type {type(database).__name__}: the path of a file is expected")
+    path = Path(database)
+    if str(database) in ("", ":memory:"):
+        return
+    if path.is_dir():
+        raise BadConfig(f'database="{database}" is a folder: the path of a file is expected')
+    if not path.parent.is_dir():
+        raise BadConfig(f'database="{database}" cannot be opened: make the folder {path.parent} first')
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        raise BadConfig(f'database="{database}" cannot be opened: this process may not read and write it')
+
+
 def _make_table(connection: sqlite3.Connection, table: str, group: str) -> None:
     """Make the table of the marks; what one of an older version has are marks of ``group`` in any topic."""
     columns = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
@@ -284,7 +301,12 @@ class RedisMarks:
                 from redis.asyncio import Redis as Client
             except ImportError as error:
                 raise BadConfig('redis is not installed: run `pip install "eruca[redis]"`.') from error
-            client = Client.from_url(client)
+            try:
+                client = Client.from_url(client)
+            except ValueError as error:
+                raise BadConfig(
+                    f"client is not an address of Redis ({error}): one such as redis://localhost:6379/0 is expected"
+                ) from None
         self._client: Any = client
         self._prefix = prefix
         self._keep = max(round(keep * 1000), 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import NoneType
@@ -211,6 +211,7 @@ def known_options(kind: type[K]) -> type[K]:
             construct(self, *args, **kwargs)
         except TypeError:
             _check_keywords(kind.__name__, construct, kwargs)
+            _check_positions(kind.__name__, construct, args)
             raise
 
     setattr(kind, "__init__", checked)  # noqa: B010  # as a method it would be of another type for each class
@@ -226,6 +227,7 @@ def known_keywords(method: Callable[P, R]) -> Callable[P, R]:
             return method(*args, **kwargs)
         except TypeError:
             _check_keywords(method.__name__, method, kwargs)
+            _check_positions(method.__name__, method, args[1:])
             raise
 
     return checked
@@ -241,6 +243,29 @@ def _check_keywords(name: str, call: Callable[..., object], given: Iterable[str]
         check_names(given, named[1:])
     except BadConfig as error:
         raise BadConfig(f"{name}: {error}") from None
+
+
+def _check_positions(name: str, call: Callable[..., object], given: Sequence[object]) -> None:
+    """Raise BadConfig for more values without a name than a constructor or method takes, ``self`` not counted."""
+    parameters = list(inspect.signature(call).parameters.values())[1:]
+    if any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters):
+        return
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    taken = [each.name for each in parameters if each.kind in kinds]
+    if len(given) <= len(taken):
+        return
+    listener = _NO_LISTENER.get(name) if callable(given[len(taken)]) else None
+    named = [each.name for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY]
+    first = f"{' and '.join(taken) or 'nothing'} without a name"
+    count = "1 value was" if len(given) == 1 else f"{len(given)} values were"
+    advice = listener or f"give the others by name, such as {named[0]}=" if named else "leave the others out"
+    raise BadConfig(f"{name}: it takes {first}, but {count} given: {advice}")
+
+
+_NO_LISTENER = dict.fromkeys(
+    ("LitePullConsumer", "PullConsumer"), "its messages are polled, PushConsumer passes them to a listener"
+)
+"""Classes to which people give a listener, and what to do."""
 
 
 def nearest(name: object, known: Iterable[str], close: float = 0.6) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -92,6 +93,24 @@ async def test_a_backoff_is_exact_at_a_broker_that_knows_any_delay(lab: Lab) -> 
     last = tries.seen.messages[-1]
     assert (last.topic, last.keys, last.tags, last.message_id) == ("T", ["k"], "t", sent.message_id)
     assert all(least <= wait < least + 1 for least, wait in zip((0.1, 0.2, 0.2), tries.waits, strict=True)), tries.waits
+
+
+async def test_what_takes_too_long_comes_again_after_these_times_too(lab: Lab) -> None:
+    tries, released = Tries(), asyncio.Event()
+
+    async def listener(message: ReceivedMessage) -> None:
+        tries.seen.add(message)
+        if len(tries.seen.messages) == 1:
+            await released.wait()
+
+    await lab.send("T", b"x")
+    consumer: PushConsumer = PushConsumer(
+        "g", listener, nameserver=lab.address, start_from="first", retry=Backoff(first=0.1), consume_timeout=0.1
+    )
+    async with consumer.subscribe("T"):
+        await tries.seen.reaches(2, within=8)  # the first of RocketMQ's levels would be 10 s
+        released.set()
+    assert [message.reconsume_times for message in tries.seen.messages] == [0, 1]
 
 
 async def test_later_in_seconds(lab: Lab) -> None:

@@ -21,7 +21,7 @@ from eruca.client.app.handlers import OnBadBody
 from eruca.client.checks import check_wait
 from eruca.client.config import ClientSettings
 from eruca.client.consuming.arguments import ConsumerKeywords
-from eruca.client.environment import check_names, known_options, nearest
+from eruca.client.environment import check_names, known_keywords, known_options, nearest
 from eruca.client.errors import StateError, UsageError
 from eruca.client.hooks import Hook
 from eruca.client.lifecycle import Startable
@@ -115,6 +115,7 @@ class App(Startable):
 
     # ------------------------------------------------------------------ declaring
 
+    @known_keywords
     def consumer(
         self,
         topic: str,

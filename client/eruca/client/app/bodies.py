@@ -64,6 +64,12 @@ def _reader(by_type: Mapping[str, Callable[[bytes], Any]], convert: Callable[[An
 
 
 def _text(message: ReceivedMessage) -> str:
+    """The text that a body is; that of a JSON or msgpack text if the content type says that it is one."""
+    kind = message.properties.get(CONTENT_TYPE)
+    if kind is not None and serializers.plain(kind) in (JSON.content_type, MSGPACK.content_type):
+        value = serializers.load(kind, message.body)
+        if isinstance(value, str):
+            return value
     return serializers.load_by(TEXT, message.body)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args, get_origin
 from eruca.client import callbacks
 from eruca.client.app.bodies import BodyReader, message_of, reader_of
 from eruca.client.app.dependencies import Node, Overrides, call, call_plain, node_of
+from eruca.client.config import check_topic
 from eruca.client.errors import BadBody, UsageError
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
@@ -42,6 +43,8 @@ class HandlerOptions:
     def __post_init__(self) -> None:
         if self.on_bad_body not in get_args(OnBadBody):
             raise UsageError(f'on_bad_body={self.on_bad_body!r}: "dead", "retry" or "skip" is expected.')
+        if self.publish_to is not None:
+            check_topic(self.publish_to)
 
 
 class Handler:

@@ -139,7 +139,7 @@ class Concurrent:
                 log.warning(late, options.group, options.timeout, "sending back", request.messages)
                 self._stats[request.process_queue.queue.topic].failed += len(request.messages)
                 too_late = TimeoutError(f"the listener did not end within {options.timeout} s")
-                outcome = Later(delay_level=FIRST_RETRY_LEVEL)
+                outcome = Later() if options.send_back.has_backoff else Later(delay_level=FIRST_RETRY_LEVEL)
                 options.send_back.start(request.process_queue, request.messages, outcome, too_late)
             elif request.overdue != request.began:
                 request.overdue = request.began

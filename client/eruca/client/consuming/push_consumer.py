@@ -257,8 +257,10 @@ class PushConsumer(Client):
             after_error=pull_time_delay_when_exception,
             commit=not broadcast,
         )
-        if broadcast and retry is not None:
-            raise BadConfig("A broadcasting consumer has no retries: leave retry= out, or broadcast=True")
+        given = {"retry": retry, "max_reconsume_times": max_reconsume_times}
+        idle = [name for name, value in given.items() if value is not None]
+        if broadcast and not calls.in_order and idle:
+            raise BadConfig(f"A broadcasting consumer has no retries: leave {idle[0]}= out, or broadcast=True")
         self.group = group
         self._engine = PushEngine(
             group,

@@ -100,6 +100,8 @@ class PushEngine:
         self._thresholds = thresholds
         self._offset_interval = offset_interval
         self._offset_store: OffsetStore | None = None
+        self._streamed = False
+        """Whether anybody has asked for the messages by ``stream``."""
         self._stopped = asyncio.Event()
         self._trace = MessageTrace(group, "CONSUME", trace, settings, Producer) if trace else None
         self._hooks = Hooks.given(hooks, self._trace)
@@ -318,6 +320,13 @@ class PushEngine:
         member = self.membership
         if member.session is None and not member.stopping:
             raise not_running("consumer", stopped=False)
+        if self._listener is None:
+            await asyncio.sleep(0)  # a task that was made just now may be the one that takes the messages
+            if not self._streamed and not member.stopping:
+                raise UsageError(
+                    "The consumer has no listener, and nobody takes its messages: give it a listener, or iterate over "
+                    "it before wait()."
+                )
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None if timeout is None else check_wait("timeout", timeout)):
@@ -380,6 +389,7 @@ class PushEngine:
         stream = processing.runner if processing is not None else None
         if not isinstance(stream, MessageStream):
             raise StateError("Messages can be iterated only after start, and of a consumer made without a listener.")
+        self._streamed = True
         return stream
 
     def _figures(self) -> dict[str, str]:

@@ -65,6 +65,11 @@ class SendBack:
         self._sender = Sender(session, INNER_GROUP, new_topic_queues=1, retry_backoff=RETRY_BACKOFF)
         self._in_flight: set[asyncio.Task[None]] = set()
 
+    @property
+    def has_backoff(self) -> bool:
+        """Whether the retries have times of the consumer's own."""
+        return self._policy.backoff is not None
+
     def start(
         self,
         process_queue: ProcessQueue,
