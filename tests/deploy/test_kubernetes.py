@@ -118,3 +118,29 @@ def test_the_number_of_a_pod_makes_it_master_or_slave(tmp_path: Path) -> None:
     assert (slave.broker_name, slave.broker_id, slave.store.broker_role) == ("broker-a", 1, BrokerRole.SLAVE)
     assert master.broker_ip1 == "10.1.2.3"
     assert master.nameservers == ["namesrv-0.namesrv:9876", "namesrv-1.namesrv:9876"]
+
+
+def test_the_address_of_the_master_is_that_of_proxies_which_ask_the_brokers() -> None:
+    example = list(yaml.safe_load_all((FOLDER / "examples" / "master.yaml").read_text()))
+    config, service, proxies, policy = example
+    pod = proxies["spec"]["template"]
+    assert forbidden(pod["spec"]) == []
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert pod["spec"]["volumes"][0]["configMap"]["name"] == config["metadata"]["name"]
+    (broker,) = [part for part in of_kind("StatefulSet") if part["metadata"]["name"] == "broker-a"]
+    assert policy["spec"]["podSelector"] == broker["spec"]["selector"]
+    said = config["data"]["haproxy.cfg"]
+    checks = re.findall(r"(?m)^    (?:option httpchk|http-check) .*$", (ROOT / "deploy/haproxy/group.cfg").read_text())
+    assert len(checks) == 2 and set(checks) <= set(said.splitlines()), "the same question to the brokers"
+    place = f"broker-a.{yaml.safe_load((FOLDER / 'kustomization.yaml').read_text())['namespace']}.svc.cluster.local"
+    assert re.findall(r"server (\S+) (\S+):10911", said) == [
+        (f"broker-a-{n}", f"broker-a-{n}.{place}") for n in range(3)
+    ]
+
+
+@pytest.mark.skipif(shutil.which("haproxy") is None, reason="needs haproxy")
+def test_haproxy_takes_both_configurations(tmp_path: Path) -> None:
+    (config, *_) = yaml.safe_load_all((FOLDER / "examples" / "master.yaml").read_text())
+    for text in (config["data"]["haproxy.cfg"], (ROOT / "deploy/haproxy/group.cfg").read_text()):
+        (tmp_path / "haproxy.cfg").write_text(text)
+        subprocess.run(["haproxy", "-c", "-f", str(tmp_path / "haproxy.cfg")], check=True)
