@@ -250,6 +250,27 @@ async def test_by_redis(lab: Lab, redis_url: str) -> None:
     assert set(seen.bodies) == {b"1", b"2", b"3"} and len(seen.bodies) <= 6
 
 
+@redis_only
+async def test_a_redis_that_is_away_is_told_at_the_start(lab: Lab) -> None:
+    from redis.asyncio import Redis
+    from redis.asyncio.retry import Retry
+    from redis.backoff import NoBackoff
+
+    away: Any = Redis(port=free_port(), retry=Retry(NoBackoff(), 0))
+    with pytest.raises(StateError, match=r"^The marks cannot be kept: Redis cannot be used \(.*\)\. Start it"):
+        await consumer(lab, Seen().coroutine, Deduplicate(RedisMarks(away))).start()
+    await away.aclose()
+
+
+async def test_a_file_that_is_no_database_is_told_at_the_start(lab: Lab, tmp_path: Path) -> None:
+    file = tmp_path / "shop.db"
+    file.write_text("a shopping list of more than a hundred characters" * 9)
+    marks = SqliteMarks(file)
+    with pytest.raises(BadConfig, match=r'^database=".*shop\.db" cannot be used: file is not a database$'):
+        await consumer(lab, Seen().coroutine, Deduplicate(marks)).start()
+    marks.close()
+
+
 WORKER = """
 import asyncio, sys
 from eruca.client import PushConsumer

@@ -38,6 +38,8 @@ KEEP = 7 * 86400.0
 """Seconds for which a mark is kept."""
 FORGET_EVERY = 600.0
 """Seconds between two looks for marks that are too old."""
+ANSWER = 5.0
+"""Seconds within which Redis has to answer when a consumer starts."""
 T = TypeVar("T")
 
 
@@ -83,6 +85,11 @@ class Deduplicate:
             raise UsageError(f'by={by!r}: "id", "keys" or a function is expected.')
         self._marks = marks
         self._by = by
+
+    async def works_here(self) -> None:
+        """Asked by a consumer at its start: whether the marks can be kept. Raises BadConfig and StateError."""
+        if isinstance(self._marks, SqliteMarks | RedisMarks):
+            await self._marks.works_here()
 
     async def __call__(self, message: Any, call_next: CallNext) -> Outcome:
         """The outcome of the listener; None for what it need not see."""
@@ -134,7 +141,7 @@ class SqliteMarks:
     rolled back together when it fails. One message, or one list, is processed at a time: SQLite has one writer.
 
     Args:
-        database: the file; it is opened at the first message.
+        database: the file, in a folder that is there; a consumer looks at its start whether it is a database.
         table: the table of the marks, which is made if it is not there. Groups may share it. One of an older version,
             whose marks name no group, becomes that of the first group that uses it.
         keep: seconds for which marks are kept, longer than any message may come again.
@@ -185,6 +192,20 @@ class SqliteMarks:
             finally:
                 self._current.reset(token)
             await asyncio.shield(self._off_the_loop(self._end, connection, processing.done))
+
+    async def works_here(self) -> None:
+        """Whether the file is a database, as consumers ask at their start. Raises BadConfig."""
+        await self._off_the_loop(self._look)
+
+    def _look(self) -> None:
+        import sqlite3  # not needed by those who only send
+
+        with contextlib.closing(sqlite3.connect(self._database, timeout=self._timeout)) as connection:
+            try:
+                connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            except sqlite3.DatabaseError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                    raise BadConfig(f'database="{self._database}" cannot be used: {error}') from None
 
     async def _off_the_loop(self, function: Callable[..., T], *args: Any) -> T:
         if self._thread is None:
@@ -322,6 +343,19 @@ class RedisMarks:
                 for key in processing.done:
                     marks.set(self._prefix + key, "1", px=self._keep)
                 await marks.execute()
+
+    async def works_here(self) -> None:
+        """Whether Redis answers, as consumers ask at their start. Raises StateError."""
+        from redis.exceptions import RedisError
+
+        try:
+            async with asyncio.timeout(ANSWER):
+                await self._client.ping()
+        except (RedisError, OSError) as error:
+            why = str(error) or f"no answer within {ANSWER:g} s"
+            raise StateError(
+                f"The marks cannot be kept: Redis cannot be used ({why}). Start it, or mend its address."
+            ) from None
 
     async def close(self) -> None:
         """Close the connections. Call it when the consumer has stopped."""

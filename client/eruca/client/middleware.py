@@ -16,7 +16,7 @@ import contextvars
 import queue
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from eruca.client import callbacks
 from eruca.client.errors import UsageError
@@ -26,6 +26,22 @@ CallNext = Callable[[Any], Awaitable[Outcome]]
 """Calls what stands behind a middleware with a message (or a list of them), and returns its outcome."""
 Middleware = Callable[[Any, CallNext], Awaitable[Outcome]]
 """``async def middleware(message, call_next)``: returns the outcome, mostly that of ``await call_next(message)``."""
+
+
+@runtime_checkable
+class ChecksItself(Protocol):
+    """A middleware that a consumer asks at its start whether it can work."""
+
+    async def works_here(self) -> None:
+        """Raises ClientError where it cannot."""
+
+
+async def check_works(chosen: Iterable[Middleware]) -> None:
+    """Ask each middleware that can say it whether it can work. Raises ClientError."""
+    for each in chosen:
+        if isinstance(each, ChecksItself):
+            await each.works_here()
+
 
 _group: ContextVar[str | None] = ContextVar("group", default=None)
 _Call = tuple[contextvars.Context, Any, asyncio.Future[Any]]

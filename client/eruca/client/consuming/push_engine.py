@@ -38,7 +38,7 @@ from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
 from eruca.client.lifecycle import not_running
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
-from eruca.client.middleware import Middleware, check_middleware
+from eruca.client.middleware import Middleware, check_middleware, check_works
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
 from eruca.client.outcomes import Listener
@@ -159,6 +159,7 @@ class PushEngine:
         if not self.broadcast:
             retry = names.retry_topic(self.group)
             self.subscriptions[retry] = build_subscription(retry, ALL, version=now_ms())
+        await check_works(self._middleware)
         session = member.join("PushConsumer")
         self._stopped.clear()
         processing = member.processing = self._make_processing(session)
