@@ -9,17 +9,23 @@ from pathlib import Path
 
 import pytest
 
+from eruca.protocol import api, frame
+from eruca.protocol.headers.send import SendMessageV2
+from eruca.remoting import Channels
 from eruca.remoting.access.settings import AccessSettings
 from tests.broker.elected import Group
 from tests.broker.services.replication.pairs import end, until
+from tests.support import half_messages
 from tests.support.accounts import ADMIN, NOBODY, PUBLISHER, Signing, refused, write_accounts
 from tests.support.desk import Desk
+from tests.support.half_messages import half
 from tests.support.names import Names
 from tests.support.pages import scrape
 from tests.support.peers import Answered, Peer
 from tests.support.sends import message
 
-SEND, BACK, END, COMMIT, LOCK, UNLOCK, ELECT, STATUS = 310, 36, 37, 15, 41, 42, 1002, 28
+SEND, BACK, END, COMMIT, LOCK, UNLOCK, ELECT, STATUS, CREATE_GROUP = 310, 36, 37, 15, 41, 42, 1002, 28, 200
+ENDED = {"producerGroup": "PG", "fromTransactionCheck": "false", "commitOrRollback": half_messages.COMMIT}
 LOCKED = b'{"consumerGroup":"G","clientId":"c","mqSet":[{"topic":"T","brokerName":"broker-a","queueId":0}]}'
 OTHER = LOCKED.replace(b'"c"', b'"d"')
 COMMITTED = {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": "1"}
@@ -90,6 +96,7 @@ async def test_requests_that_come_while_the_mastership_is_handed_over_wait_for_t
     assert bodies == [b"%d" % number for number in range(300)], "in their order, each once"
 
 
+@pytest.mark.slow
 async def test_a_handover_that_fails_leaves_the_requests_that_waited_to_the_master_that_stays(group: Group) -> None:
     one, _ = await group.start(1), await group.start(2)
     assert await group.led({1, 2}) is one
@@ -141,15 +148,6 @@ async def test_what_a_client_has_signed_is_what_the_master_reads(tmp_path: Path,
     assert one.broker.relay is not None and one.broker.relay.relayed == 1, "the others were refused here"
 
 
-async def test_without_a_master_a_request_waits_for_a_while_and_is_refused(group: Group) -> None:
-    one, _ = await handed_over(group)
-    group.etcd.away = True
-    await group.stop(2)
-    answer = await one.ask(SEND, message(), b"nobody")
-    assert answer.code == 14 and "the new master" in str(answer.remark)
-    group.etcd.return_again()
-
-
 async def test_the_mastership_comes_back_and_nothing_is_passed_on_any_more(group: Group) -> None:
     one, two = await handed_over(group)
     assert (await two.ask(ELECT, to(1))).code == 0
@@ -181,3 +179,52 @@ async def test_operators_see_the_group_at_each_broker(group: Group) -> None:
         assert found.value("eruca_group_has_master") == 1 and found.value("eruca_group_forgotten") == 0
         silent = found.value("eruca_etcd_silent_seconds")
         assert silent is not None and silent < 3
+
+
+async def test_returns_and_ends_of_transactions_go_to_the_master_one_way_ones_too(group: Group) -> None:
+    one, two = await handed_over(group)
+    places = [
+        half_messages.place(await one.ask(SEND, half(key), key.encode())) for key in ("committed", "by-the-way", "back")
+    ]
+    assert (await one.ask(END, {**ENDED, "msgId": "committed", **places[0]})).code == 0
+    peer = await one.peer()
+    peer.tell(END, {**ENDED, "msgId": "by-the-way", **places[1]})
+    await until(lambda: [bytes(each.body) for each in two.records("T", 0)] == [b"first", b"committed", b"by-the-way"])
+    assert (await two.ask(CREATE_GROUP, {}, b'{"groupName":"G","retryQueueNums":1}')).code == 0
+    back = {"group": "G", "offset": 0, "delayLevel": 3, "originTopic": "T", "maxReconsumeTimes": 16}
+    assert (await one.ask(BACK, back)).code == 0
+    assert "%RETRY%G" in two.broker.topics
+    assert one.broker.relay is not None and one.broker.relay.relayed == 6
+
+
+async def test_a_client_that_connects_after_a_hand_over_agrees_on_a_serialization_and_goes_on(group: Group) -> None:
+    one, two = await handed_over(group)
+    channels = Channels()
+    try:
+        connection = await channels.get(one.app.address)
+        ask = SendMessageV2(
+            producer_group="P", topic="T", queue_id=0, sys_flag=0, born_timestamp=1, flag=0, properties=""
+        )
+        for number in range(3):
+            answer = await connection.call(api.SEND_MESSAGE_V2, ask, b"%d" % number)
+            assert (answer.code, answer.header.queue_offset) == (0, number + 1)
+        assert connection.serialization == frame.MSGPACK
+    finally:
+        await channels.close()
+    assert len(two.records("T", 0)) == 4
+
+
+@pytest.mark.slow
+async def test_without_a_master_requests_wait_for_a_while_as_many_as_the_setting_says(group: Group) -> None:
+    one, _ = await handed_over(group)
+    one.config.send_thread_pool_queue_capacity = 3
+    group.etcd.away = True
+    await group.stop(2)
+    peer = await one.peer()
+    answers = await asyncio.gather(*(peer.ask(SEND, message(), b"waits", within=20) for _ in range(5)))
+    assert sorted(each.code for each in answers) == [2, 2, 14, 14, 14]
+    assert {str(each.remark).partition(":")[0] for each in answers} == {
+        "too many requests wait for the new master of the group",
+        "this broker has handed the mastership over, and the new master cannot be reached",
+    }
+    group.etcd.return_again()
