@@ -12,8 +12,15 @@ from typing import NamedTuple
 from eruca.broker.broker import COLD_PULLS
 from eruca.broker.config import BrokerConfig
 from eruca.broker.handlers.checks import CLIENT_ID_MAX_LENGTH
-from eruca.broker.handlers.clients import MOST_LOCKS_AT_ONCE, MOST_SUBSCRIPTIONS, MOST_TAGS
-from eruca.broker.services.holds import LONGEST, MOST, MOST_OF_ONE
+from eruca.broker.handlers.clients import (
+    MOST_GROUPS_OF_ONE,
+    MOST_LOCKS_AT_ONCE,
+    MOST_SUBSCRIPTIONS,
+    MOST_TAGS,
+    MOST_TAGS_AT_ONCE,
+)
+from eruca.broker.handlers.pull import LONGEST_SUBSCRIPTION
+from eruca.broker.services.holds import LONGEST, MOST, MOST_OF_ONE, MOST_TEXT, MOST_TEXT_OF_ONE
 from eruca.broker.services.replication.ha_server import UNSENT
 from eruca.broker.services.replication.slaves import MOST_SLAVES
 from eruca.broker.state.locks import MOST_LOCKS
@@ -21,7 +28,7 @@ from eruca.broker.state.offsets import MOST_OFFSETS
 from eruca.broker.state.topics import LONGEST_REGISTRATION
 from eruca.nameserver.config import NamesrvConfig
 from eruca.nameserver.kv import LONGEST_CONTENT, LONGEST_VALUE
-from eruca.protocol.bodies.clients import MOST_GROUPS
+from eruca.protocol.bodies.clients import LONGEST_HEARTBEAT, MOST_GROUPS
 from eruca.protocol.frame import MAX_FRAME, MAX_HEADER
 from eruca.protocol.header_fields import MAX_FIELDS
 from eruca.protocol.queues import MOST_QUEUES
@@ -29,7 +36,7 @@ from eruca.remoting.connection import WRITE_HIGH_WATER
 from eruca.remoting.connection_limits import DEFAULTS
 from eruca.remoting.costly import MOST_BYTES, MOST_WAITING
 from eruca.remoting.descriptors import RESERVED
-from eruca.remoting.settings import Setting, settings_of
+from eruca.remoting.settings import LONGEST_CHANGE, Setting, settings_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 BEGIN, END = "<!-- python -m tests.support.limits -->", "<!-- the end of that table -->"
@@ -171,9 +178,20 @@ LIMITS = [
     fixed(
         MOST_GROUPS, "groups of one heartbeat, of consumers and producers; Eruca's clients with more send several", "1"
     ),
+    fixed(MOST_GROUPS_OF_ONE, "groups of one connection, by all of its heartbeats", "1"),
+    fixed(size(LONGEST_HEARTBEAT), "a heartbeat", "1"),
     fixed(MOST_SUBSCRIPTIONS, "subscriptions of one heartbeat", "1"),
     fixed(CLIENT_ID_MAX_LENGTH, "characters of a client id", "1"),
-    fixed(MOST_TAGS, "tags of a subscription", "1"),
+    fixed(MOST_TAGS, "tags of a subscription", "1; of one in a pull 23"),
+    fixed(MOST_TAGS_AT_ONCE, "tags of all subscriptions of a heartbeat", "1"),
+    fixed(f"{LONGEST_SUBSCRIPTION:,}", "characters of the subscription in a pull", "23 (SUBSCRIPTION_PARSE_FAILED)"),
+    fixed(
+        f"{MOST_TEXT_OF_ONE:,}",
+        "characters of subscriptions above 256 in the pulls of a connection that wait",
+        "2: clients repeat the pull after 3 s",
+    ),
+    fixed(f"{MOST_TEXT:,}", "the same of all pulls that wait", "2"),
+    fixed(size(LONGEST_CHANGE), "a change of settings while a daemon runs (25, 318)", "1", whose="both"),
     fixed(MOST_LOCKS_AT_ONCE, "queues of one lock request that are done at once", "more are done in slices"),
     fixed(MOST_LOCKS, "queues that are locked", "more are not locked, or 2", "locks"),
     fixed(MOST_OFFSETS, "committed offsets, of all groups and queues", "1; a pull commits none", "offsets"),

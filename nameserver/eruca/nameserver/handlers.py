@@ -45,7 +45,7 @@ from eruca.remoting.descriptors import reason
 from eruca.remoting.files import replace_file
 from eruca.remoting.log_levels import LogLevels
 from eruca.remoting.router import Result
-from eruca.remoting.settings import BadSetting, change, settings_of, values
+from eruca.remoting.settings import BadSetting, change, settings_of, values, wanted
 from eruca.remoting.slices import batches, encoded, in_thread, sliced
 
 STANDARD_JSON_VERSION = 401
@@ -441,13 +441,10 @@ def show_settings(server: NameserverTables, call: Call[Empty]) -> Reply:
 @routes.on(api.UPDATE_NAMESRV_CONFIG, changes="settings")
 def change_settings(server: NameserverTables, call: Call[Empty]) -> Reply:
     """318: change settings that may change at run time, all or none, and save them."""
-    try:
-        asked = properties.parse(properties.decode(call.body))
-    except ProtocolError as fault:
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"the settings cannot be read: {fault}") from None
-    _refuse_fixed(asked)
     before = values(server.config)
     try:
+        asked = wanted(call.body)
+        _refuse_fixed(asked)
         changed = change(server.config, asked)
     except BadSetting as fault:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(fault)) from None

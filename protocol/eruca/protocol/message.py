@@ -82,8 +82,10 @@ def java_hash(text: str, before: int = 0) -> int:
 
     With ``before``, the hash code of another text: that of both texts joined.
     """
-    while len(text) > _CHUNK:
-        before, text = java_hash(text[:_CHUNK], before), text[_CHUNK:]
+    if len(text) > _CHUNK:
+        for begin in range(0, len(text), _CHUNK):
+            before = java_hash(text[begin : begin + _CHUNK], before)
+        return before
     if text.isascii():
         return units_hash(text.encode("ascii"), before)
     return units_hash(memoryview(text.encode(_UTF_16, "surrogatepass")).cast("H").tolist(), before)

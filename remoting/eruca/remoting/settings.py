@@ -25,7 +25,7 @@ A string under a field is its meaning; ``docs/configuration.md`` is made of thes
 
 Change, while it runs (requests 25 and 318)::
 
-    changed = change(config, properties.parse(body))   # all or nothing; raises BadSetting
+    changed = change(config, wanted(body))             # all or nothing; raises BadSetting
     text = properties.amend(text, changed)             # to save it: comments survive
 
 Show (requests 26 and 319)::
@@ -47,6 +47,9 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from eruca.protocol import properties
+from eruca.protocol.errors import ProtocolError
+
 __all__ = [
     "BadSetting",
     "Check",
@@ -57,11 +60,14 @@ __all__ = [
     "settings_of",
     "unknown_key",
     "values",
+    "wanted",
 ]
 
 C = TypeVar("C")
 
 ENVIRONMENT_PREFIX = "ERUCA_"
+LONGEST_CHANGE = 64 << 10
+"""Bytes of the properties of one change at run time, which are read at once."""
 LARGEST = (1 << 63) - 1
 """Of a whole number without a bound of its own; Java's long."""
 _MARK = "eruca.setting"
@@ -295,6 +301,16 @@ def change(
             item.put(config, value)
         raise BadSetting(*(f"{each.key} {each.sentence}" for each in faults))
     return {item.key: item.text(config) for item, _ in new}
+
+
+def wanted(body: bytes) -> dict[str, str]:
+    """The settings of a request that changes some (25, 318), as texts by key. Raises BadSetting."""
+    if len(body) > LONGEST_CHANGE:
+        raise BadSetting(f"a change of settings of {len(body)} bytes is too long: at most {LONGEST_CHANGE} are taken")
+    try:
+        return properties.parse(properties.decode(body))
+    except ProtocolError as fault:
+        raise BadSetting(f"the settings cannot be read: {fault}") from None
 
 
 def values(config: object, *, important: bool = False) -> dict[str, str]:

@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from eruca.broker.handlers.clients import MOST_SUBSCRIPTIONS, MOST_TAGS
+from eruca.broker.handlers.clients import (
+    MOST_GROUPS_OF_ONE,
+    MOST_SUBSCRIPTIONS,
+    MOST_TAGS,
+    MOST_TAGS_AT_ONCE,
+)
 from eruca.broker.state.state_file import StateUnreadable
 from eruca.broker.state.topics import Topics
 from eruca.protocol.bodies import (
+    LONGEST_HEARTBEAT,
     ConsumerData,
     DataVersion,
     HeartbeatData,
@@ -230,7 +236,7 @@ async def test_topics_that_no_registration_could_name_are_not_made(tmp_path: Pat
 
 # ---------------------------------------------------------------------- what a client says of itself
 
-LONG = "x" * (6 << 20)
+LONG = "x" * (1 << 20)
 TOO_LONG = "the client id has {} characters, at most 255 are allowed; shorten the instance name or the unit name"
 
 
@@ -296,6 +302,49 @@ async def test_a_subscription_has_a_bounded_number_of_tags(desk: Desk, member: s
         data = HeartbeatData(client_id="c", producer_data_set=[], consumer_data_set=[group])
         answer = await desk.ask(34, {}, data.encode())
         assert (answer.code, "the subscription to T has more than 10000 tags" in str(answer.remark)) == (code, code > 0)
+
+
+async def test_a_heartbeat_has_a_bounded_number_of_tags_in_all(desk: Desk) -> None:
+    for more, code in ((0, 0), (1, 1)):
+        tags = [set(map(str, range(count))) for count in (MOST_TAGS, MOST_TAGS - 10, 10 + more)]
+        topics = [SubscriptionData(topic=f"T{number}", tags_set=some) for number, some in enumerate(tags)]
+        groups = [ConsumerData(group_name="tags", subscription_data_set=topics)]
+        answer = await desk.ask(34, {}, HeartbeatData(client_id="c", consumer_data_set=groups).encode())
+        assert answer.code == code, answer
+    assert f"20001 tags, at most {MOST_TAGS_AT_ONCE} are allowed" in str(answer.remark)
+
+
+async def test_a_long_heartbeat_is_refused_before_it_is_read(desk: Desk) -> None:
+    body = HeartbeatData(client_id="c").encode()
+    for length, code in ((LONGEST_HEARTBEAT, 0), (LONGEST_HEARTBEAT + 1, 1)):
+        answer = await desk.ask(34, {}, body + b" " * (length - len(body)))
+        assert answer.code == code, answer
+    assert "it has 2097153 bytes, at most 2097152 are allowed; send several heartbeats" in str(answer.remark)
+
+
+async def test_a_connection_has_a_bounded_number_of_groups(desk: Desk) -> None:
+    """By all of its heartbeats together; those that it is in already may be said again."""
+    peer = await desk.peer()
+
+    async def produce(first: int, count: int = 200) -> Answered:
+        groups = [ProducerData(group_name=f"p{number}") for number in range(first, first + count)]
+        return await peer.ask(34, {}, HeartbeatData(client_id="c", producer_data_set=groups).encode())
+
+    for first in range(0, MOST_GROUPS_OF_ONE, 200):
+        assert (await produce(first)).code == 0
+    answer = await produce(MOST_GROUPS_OF_ONE, 1)
+    assert answer.code == 1 and "the connection is in 2001 groups with this heartbeat" in str(answer.remark)
+    assert (await produce(0)).code == 0 and len(desk.broker.clients.producers) == MOST_GROUPS_OF_ONE
+    assert (await (await desk.peer()).ask(35, {"clientID": "c", "producerGroup": "p0"})).code == 0
+
+
+@pytest.mark.parametrize("length", [64 << 10, (64 << 10) + 1])
+async def test_a_change_of_settings_is_bounded(desk: Desk, length: int) -> None:
+    body = b"brokerPermission=4\n"
+    answer = await desk.ask(25, {}, body + b"#" * (length - len(body)))
+    fits = length <= 64 << 10
+    assert (answer.code, desk.broker.config.broker_permission) == ((0, 4) if fits else (1, 6))
+    assert fits or answer.remark == "a change of settings of 65537 bytes is too long: at most 65536 are taken"
 
 
 async def test_offsets_of_ever_new_names_have_a_bound(desk: Desk) -> None:

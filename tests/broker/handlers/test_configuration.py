@@ -154,7 +154,7 @@ async def test_a_change_holds_at_once(desk: Desk) -> None:
         ("brokerName=b", "brokerName cannot be changed while the daemon runs; set it in the configuration file"),
         ("listenPort=1", "listenPort cannot be changed while the daemon runs"),
         ("namesrvAddr=evil:9876", "namesrvAddr cannot be changed while the daemon runs"),
-        ("x=\\u12", "the body is no properties text: line 1"),
+        ("x=\\u12", "the settings cannot be read: line 1"),
     ],
 )
 async def test_what_cannot_be_taken_is_refused_and_nothing_is_changed(desk: Desk, body: str, remark: str) -> None:

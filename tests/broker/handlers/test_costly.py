@@ -103,8 +103,8 @@ async def test_a_long_heartbeat_that_is_no_plain_json_is_read_beside_others(desk
     assert turns.count > 20 and turns.longest < 0.2, "what was read is applied at once"
 
 
-async def test_a_heartbeat_of_6_mb_that_is_no_plain_json_is_refused(desk: Desk) -> None:
-    body = heartbeat(6 << 20)
+async def test_a_heartbeat_of_2_mb_that_is_no_plain_json_is_refused(desk: Desk) -> None:
+    body = heartbeat(1900 << 10)
 
     async def ask() -> None:
         head, _ = await asyncio.to_thread(raw.ask, desk.app.address, HEARTBEAT, {}, body, timeout=60)

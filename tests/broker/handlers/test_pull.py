@@ -9,6 +9,8 @@ from time import monotonic
 import pytest
 from structlog.testing import capture_logs
 
+from eruca.broker.handlers.clients import MOST_TAGS
+from eruca.broker.handlers.pull import LONGEST_SUBSCRIPTION
 from eruca.broker.services.ports import VIP
 from eruca.protocol.bodies import SubscriptionGroupConfig
 from eruca.protocol.message import java_hash
@@ -240,6 +242,33 @@ async def test_a_pull_commits_what_it_says(desk: Desk) -> None:
     assert desk.broker.offsets.query("g", "T", 0) == -1
     await desk.ask(PULL, pull(0, SUBSCRIPTION | COMMIT, commitOffset=5))
     assert desk.broker.offsets.query("g", "T", 0) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("||".join(map(str, range(MOST_TAGS))), 19),
+        ("||".join(map(str, range(MOST_TAGS + 1))), 23),
+        ("t" * LONGEST_SUBSCRIPTION, 19),
+        ("t" * (LONGEST_SUBSCRIPTION + 1), 23),
+    ],
+)
+async def test_the_subscription_in_a_pull_is_bounded(desk: Desk, text: str, code: int) -> None:
+    desk.topic("T")
+    assert (await desk.ask(PULL, pull(0, SUBSCRIPTION, subscription=text))).code == code
+
+
+async def test_a_pull_with_a_long_subscription_is_held_while_there_is_room(desk: Desk) -> None:
+    desk.topic("T")
+    texts = ["||".join(f"{number}tag{tag}" for tag in range(9000)) for number in range(20)]
+    held = [asyncio.create_task(desk.ask(PULL, pull(0, SUBSCRIPTION | SUSPEND, subscription=text))) for text in texts]
+    done, waiting = await asyncio.wait(held, return_when=asyncio.FIRST_COMPLETED)
+    refused = next(iter(done)).result()
+    assert refused.code == 2 and "their subscriptions are too long to be kept" in str(refused.remark)
+    await eventually(lambda: sum(each.done() for each in held) + len(desk.broker.holds) == len(texts))
+    assert 1 <= len(desk.broker.holds) * len(texts[0]) <= 1 << 20
+    desk.broker.holds.close()
+    assert {(await each).code for each in waiting} <= {2, 19}
 
 
 # ---------------------------------------------------------------------- long polling

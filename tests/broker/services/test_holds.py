@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from eruca.broker.services.holds import LONGEST, WOKEN_AT_ONCE, Holds
+from eruca.broker.services.holds import LONGEST, SHORT, WOKEN_AT_ONCE, Holds
 
 
 async def test_a_hold_is_never_longer_than_a_minute() -> None:
@@ -25,6 +25,18 @@ async def test_there_is_room_for_so_many_in_all_and_of_one_connection() -> None:
     assert not holds.full("c") and holds.enter("T", 2, "c", 30) is not None
     holds.close()
     assert len(holds) == 0 and not holds.full("c")
+
+
+async def test_long_subscriptions_have_bounds_of_their_own() -> None:
+    holds = Holds(most_text=1000, most_text_of_one=600)
+    first = holds.enter("T", 0, "c", 30, text=SHORT + 200)
+    assert first is not None and holds.full("c", SHORT + 1) and not holds.full("c", SHORT)
+    for owner in ("d", "e"):
+        assert (holds.enter("T", 0, owner, 30, text=SHORT + 200) is None) == (owner == "e")
+    assert holds.enter("T", 0, "e", 30, text=SHORT) is not None
+    first.end()
+    assert not holds.full("c", SHORT + 200) and not holds.full("e", SHORT + 200)
+    holds.close()
 
 
 async def test_pulls_of_one_queue_are_woken_a_few_at_a_time() -> None:

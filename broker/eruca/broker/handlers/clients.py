@@ -35,6 +35,7 @@ from eruca.protocol.bodies import (
     ProducerConnection,
     ProducerInfo,
     ProducerTableInfo,
+    SubscriptionData,
 )
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import LongDialect, ProtocolError, Refused
@@ -54,7 +55,11 @@ LONGEST_WORD = 64
 MOST_SUBSCRIPTIONS = 10_000
 """Subscriptions of all groups of a heartbeat, which is read at once."""
 MOST_TAGS = 10_000
-"""Tags of a subscription, which are kept as long as its member is online."""
+"""Tags of a subscription, of a heartbeat or of a pull."""
+MOST_TAGS_AT_ONCE = 2 * MOST_TAGS
+"""Tags of all subscriptions of a heartbeat, which are kept as long as its member is online."""
+MOST_GROUPS_OF_ONE = 2_000
+"""Groups of one connection, of consumers and producers together, by all of its heartbeats."""
 MOST_LOCKS_AT_ONCE = 1024
 """Queues that one request locks or releases at once; more take their time."""
 
@@ -101,6 +106,19 @@ def _heard(broker: Broker, call: Call[Empty], beat: HeartbeatData) -> bool:
             f"the heartbeat has {subscriptions} subscriptions, at most {MOST_SUBSCRIPTIONS} are allowed; send several "
             "heartbeats",
         )
+    tags = sum(_tags(each) for data in beat.consumer_data_set for each in data.subscription_data_set)
+    if tags > MOST_TAGS_AT_ONCE:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"the heartbeat has {tags} tags, at most {MOST_TAGS_AT_ONCE} are allowed; send several heartbeats",
+        )
+    groups = {data.group_name for data in beat.consumer_data_set}, {data.group_name for data in beat.producer_data_set}
+    if (known := broker.clients.groups_of(call.connection, *groups)) > MOST_GROUPS_OF_ONE:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"the connection is in {known} groups with this heartbeat, at most {MOST_GROUPS_OF_ONE} are allowed; open "
+            "another one",
+        )
     now = broker.monotonic()
     before = broker.tables.number if broker.tables is not None else 0
     refused: Refused | None = None
@@ -130,6 +148,10 @@ def _heard(broker: Broker, call: Call[Empty], beat: HeartbeatData) -> bool:
     return broker.tables is not None and broker.tables.number != before
 
 
+def _tags(subscription: SubscriptionData) -> int:
+    return max(len(subscription.tags_set), len(subscription.code_set))
+
+
 def _legal(data: ConsumerData) -> None:
     """Refuse a consumer group with names that no group or topic may have, or with words too long to be any."""
     legal_group(data.group_name)
@@ -138,7 +160,7 @@ def _legal(data: ConsumerData) -> None:
         if subscription.topic != names.retry_topic(data.group_name):
             legal_topic(subscription.topic)
         words.append(subscription.expression_type)
-        if max(len(subscription.tags_set), len(subscription.code_set)) > MOST_TAGS:
+        if _tags(subscription) > MOST_TAGS:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
                 f"the subscription to {subscription.topic} has more than {MOST_TAGS} tags: subscribe to '*' and choose "

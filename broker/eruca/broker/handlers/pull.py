@@ -12,7 +12,7 @@ from typing import NamedTuple
 import structlog
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.clients import class_filter_refused, filter_refused
+from eruca.broker.handlers.clients import MOST_TAGS, class_filter_refused, filter_refused
 from eruca.broker.services import matchers
 from eruca.broker.services.admission import FAQ
 from eruca.broker.services.holds import MOST, MOST_OF_ONE, Hold
@@ -34,6 +34,8 @@ routes: Routes[Broker] = Routes()
 
 log = structlog.get_logger("eruca.broker")
 
+LONGEST_SUBSCRIPTION = 256 << 10
+"""Characters of the subscription in a pull."""
 _CODES = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
     GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -108,7 +110,7 @@ def _first(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: Go
     if ask.sys_flag & SUSPEND and _code(ask, got) == ResponseCode.PULL_NOT_FOUND:
         config = broker.config
         millis = ask.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
-        hold = broker.holds.enter(ask.topic, ask.queue_id, call.connection, max(millis, 0) / 1000, admitted.match.codes)
+        hold = _enter(broker, call, max(millis, 0) / 1000, admitted)
         if hold is not None:
             return _held(broker, call, hold)
         if not broker.holds.closed:
@@ -151,7 +153,7 @@ def _too_many_held(broker: Broker) -> Refused:
     return Refused(
         ResponseCode.SYSTEM_BUSY,
         f"broker busy, start flow control for a while: {MOST_OF_ONE} pulls of this connection are held already, or "
-        f"{MOST} in all ({len(broker.holds)} now)",
+        f"{MOST} in all ({len(broker.holds)} now), or their subscriptions are too long to be kept",
     )
 
 
@@ -162,7 +164,13 @@ def _hold_on(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: 
         return None
     if got.next_begin_offset < broker.store.max_offset(ask.topic, ask.queue_id):
         return None
-    return broker.holds.enter(ask.topic, ask.queue_id, call.connection, hold.rest, admitted.match.codes)
+    return _enter(broker, call, hold.rest, admitted)
+
+
+def _enter(broker: Broker, call: Call[PullMessage], seconds: float, admitted: _Admitted) -> Hold | None:
+    ask = call.header
+    text = len(ask.subscription or "")
+    return broker.holds.enter(ask.topic, ask.queue_id, call.connection, seconds, admitted.match.codes, text)
 
 
 # ---------------------------------------------------------------------- checks
@@ -209,6 +217,13 @@ def _admit(broker: Broker, call: Call[PullMessage]) -> _Admitted:
 
 def _given(ask: PullMessage) -> SubscriptionData:
     """The subscription in the pull itself."""
+    text = ask.subscription or ""
+    if len(text) > LONGEST_SUBSCRIPTION or text.count("||") >= MOST_TAGS:
+        raise Refused(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            f"parse the consumer's subscription failed: it has more than {LONGEST_SUBSCRIPTION} characters or "
+            f"{MOST_TAGS} tags; subscribe to '*' and choose in the listener, or filter by a property",
+        )
     try:
         return build_subscription(
             ask.topic, ask.subscription, version=ask.sub_version or 0, expression_type=ask.expression_type

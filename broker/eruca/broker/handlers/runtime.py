@@ -11,7 +11,7 @@ from eruca.broker.handlers.checks import persisting
 from eruca.broker.services import runtime
 from eruca.broker.services.failover import group_figures
 from eruca.broker.state.statistics import Span
-from eruca.protocol import api, properties
+from eruca.protocol import api
 from eruca.protocol.bodies import BrokerStatsData, BrokerStatsItem, KVTable
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import Refused
@@ -120,7 +120,7 @@ def show(broker: Broker, call: Call[Empty]) -> Reply:
 async def update(broker: Broker, call: Call[Empty]) -> Reply:
     """Change all given settings or none; they are in the configuration file before the answer."""
     before = values(broker.config)
-    changed = broker.configuration.change(properties.decode(call.body))
+    changed = broker.configuration.change(call.body)
     note_settings(call, before, changed)
     if not changed:
         return Reply()

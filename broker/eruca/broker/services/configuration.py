@@ -21,7 +21,7 @@ from eruca.protocol.bodies import DataVersion
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.remoting.operating_system import flush_folder
-from eruca.remoting.settings import BadSetting, change, settings_of
+from eruca.remoting.settings import BadSetting, change, settings_of, wanted
 
 
 class Configuration:
@@ -39,31 +39,28 @@ class Configuration:
         self._known = settings_of(BrokerConfig)
         self._writing = asyncio.Lock()
 
-    def change(self, text: str) -> dict[str, str]:
-        """Apply the properties in ``text``; returns the changed keys with their new values.
+    def change(self, body: bytes) -> dict[str, str]:
+        """Apply the properties of a request; returns the changed keys with their new values.
 
         Raises Refused: 16 for a path or a secret, 1 for an unknown key, a key that cannot change at run time, a value
-        that is not allowed, and a text that is not in the properties format.
+        that is not allowed, and a body that is too long or not in the properties format.
         """
         try:
-            wanted = properties.parse(text)
-        except ProtocolError as error:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"the body is no properties text: {error}") from None
-        for key in wanted:
-            known = self._known.get(key)
-            if known is not None and (known.rules.path or known.rules.secret):
-                raise Refused(
-                    ResponseCode.NO_PERMISSION,
-                    f"Can not update config in black list. {key} is set in the configuration file only",
-                )
-        try:
-            return self.take(wanted)
+            asked = wanted(body)
+            for key in asked:
+                known = self._known.get(key)
+                if known is not None and (known.rules.path or known.rules.secret):
+                    raise Refused(
+                        ResponseCode.NO_PERMISSION,
+                        f"Can not update config in black list. {key} is set in the configuration file only",
+                    )
+            return self.take(asked)
         except BadSetting as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
 
-    def take(self, wanted: Mapping[str, str]) -> dict[str, str]:
+    def take(self, asked: Mapping[str, str]) -> dict[str, str]:
         """Apply texts by key; returns them as they are shown. Raises BadSetting."""
-        changed = change(self._config, wanted, fits, self.given)
+        changed = change(self._config, asked, fits, self.given)
         if changed:
             self.given |= changed.keys()
             self.version = self.version.following(self._clock())

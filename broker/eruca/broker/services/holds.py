@@ -17,6 +17,11 @@ MOST_OF_ONE = 1024
 """Holds of one connection: a client that shares out queues has one for each of its queues."""
 MOST = 200_000
 """Holds in all, so that clients cannot fill the memory."""
+SHORT = 256
+"""Characters of a subscription that count for nothing below."""
+MOST_TEXT_OF_ONE, MOST_TEXT = 1 << 20, 8 << 20
+"""Characters of all longer subscriptions, of the holds of one connection and of all holds; their tags take twenty times
+as much memory."""
 WOKEN_AT_ONCE = 64
 """Holds that end before the event loop runs others; each ends with an answer."""
 
@@ -24,15 +29,22 @@ WOKEN_AT_ONCE = 64
 class Hold:
     """One waiting pull; ``await`` returns when the hold ends."""
 
-    __slots__ = ("_future", "_holds", "_timer", "_until", "codes", "dropped", "key", "owner")
+    __slots__ = ("_future", "_holds", "_timer", "_until", "codes", "dropped", "key", "owner", "text")
 
     def __init__(
-        self, holds: Holds, key: tuple[str, int], owner: Hashable, seconds: float, codes: frozenset[int] | None
+        self,
+        holds: Holds,
+        key: tuple[str, int],
+        owner: Hashable,
+        seconds: float,
+        codes: frozenset[int] | None,
+        text: int,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.key = key
         self.owner = owner
         self.codes = codes
+        self.text = text
         self.dropped = False
         """Whether it has ended because its topic was deleted."""
         self._holds = holds
@@ -60,11 +72,24 @@ class Hold:
 
 
 class Holds:
-    """All held pulls: at most ``most``, and at most ``most_of_one`` of one owner, which is a connection."""
+    """All held pulls: at most ``most``, and at most ``most_of_one`` of one owner, which is a connection.
 
-    def __init__(self, most: int = MOST, most_of_one: int = MOST_OF_ONE) -> None:
+    Long subscriptions have bounds of their own: ``most_text``, and ``most_text_of_one``.
+    """
+
+    def __init__(
+        self,
+        most: int = MOST,
+        most_of_one: int = MOST_OF_ONE,
+        most_text: int = MOST_TEXT,
+        most_text_of_one: int = MOST_TEXT_OF_ONE,
+    ) -> None:
         self._most = most
         self._most_of_one = most_of_one
+        self._most_text = most_text
+        self._most_text_of_one = most_text_of_one
+        self._text = 0
+        self._text_of: dict[Hashable, int] = {}
         self._waiting: dict[tuple[str, int], set[Hold]] = {}
         self._of: dict[Hashable, int] = {}
         self._count = 0
@@ -85,23 +110,37 @@ class Holds:
         """The number of holds of the owner who has most."""
         return max(self._of.values(), default=0)
 
-    def full(self, owner: Hashable) -> bool:
-        """Whether there is no room for another hold of this owner."""
-        return self._count >= self._most or self._of.get(owner, 0) >= self._most_of_one
+    def full(self, owner: Hashable, text: int = 0) -> bool:
+        """Whether there is no room for another hold of this owner, with a subscription of ``text`` characters."""
+        if self._count >= self._most or self._of.get(owner, 0) >= self._most_of_one:
+            return True
+        return text > SHORT and (
+            self._text + text > self._most_text or self._text_of.get(owner, 0) + text > self._most_text_of_one
+        )
 
     def enter(
-        self, topic: str, queue_id: int, owner: Hashable, seconds: float, codes: frozenset[int] | None = None
+        self,
+        topic: str,
+        queue_id: int,
+        owner: Hashable,
+        seconds: float,
+        codes: frozenset[int] | None = None,
+        text: int = 0,
     ) -> Hold | None:
         """Hold a pull until a message of this queue arrives, ``seconds`` pass (at most LONGEST), or the broker stops.
 
-        ``codes`` are the hashes of the wanted tags, None for any message. Returns None if there is no room.
+        ``codes`` are the hashes of the wanted tags, None for any message; ``text`` is the number of characters of the
+        subscription in the pull. Returns None if there is no room.
         """
-        if self._closed or self.full(owner):
+        if self._closed or self.full(owner, text):
             return None
-        hold = Hold(self, (topic, queue_id), owner, min(seconds, LONGEST), codes)
+        hold = Hold(self, (topic, queue_id), owner, min(seconds, LONGEST), codes, text)
         self._waiting.setdefault(hold.key, set()).add(hold)
         self._of[owner] = self._of.get(owner, 0) + 1
         self._count += 1
+        if text > SHORT:
+            self._text += text
+            self._text_of[owner] = self._text_of.get(owner, 0) + text
         return hold
 
     def forget(self, hold: Hold) -> None:
@@ -110,6 +149,11 @@ class Holds:
         if holds is not None and hold in holds:
             holds.remove(hold)
             self._count -= 1
+            if hold.text > SHORT:
+                self._text -= hold.text
+                self._text_of[hold.owner] -= hold.text
+                if not self._text_of[hold.owner]:
+                    del self._text_of[hold.owner]
             left = self._of[hold.owner] - 1
             if left:
                 self._of[hold.owner] = left

@@ -90,6 +90,11 @@ class Clients:
         """The online groups that subscribe to a topic."""
         return {name for name, group in self._consumers.items() if topic in group.subscriptions}
 
+    def groups_of(self, connection: Connection, consumers: set[str], producers: set[str]) -> int:
+        """The number of groups of a connection if it joins these, too."""
+        consumed, produced = self._groups.get(connection, (set(), set()))
+        return len(consumed | consumers) + len(produced | producers)
+
     def producer(self, client_id: str) -> Member | None:
         """A producer of any group by its client id; of several the one with the latest heartbeat."""
         known = self._producer_ids.get(client_id)

@@ -16,6 +16,7 @@ from eruca.protocol.bodies.broker import (
     QueryConsumeQueueResponseBody,
 )
 from eruca.protocol.bodies.clients import (
+    LONGEST_HEARTBEAT,
     MOST_GROUPS,
     RESETS,
     CheckClientRequestBody,
@@ -94,6 +95,7 @@ from eruca.protocol.bodies.topics import (
 __all__ = [
     "DIALECT_AT_ONCE",
     "END_OF_LOG",
+    "LONGEST_HEARTBEAT",
     "MAX_DIALECT",
     "MOST_GROUPS",
     "PERM_INHERIT",

@@ -12,7 +12,8 @@ from typing import Final, Self
 
 import msgspec
 
-from eruca.protocol.bodies.body import Body
+from eruca.protocol.bodies.body import MAX_DIALECT, Body
+from eruca.protocol.errors import ProtocolError
 from eruca.protocol.queues import Int32, Int64, MessageQueue
 
 
@@ -74,6 +75,9 @@ class ConsumerData(Body):
 MOST_GROUPS: Final = 200
 """The most groups of one heartbeat, of consumers and producers together; Apache has no limit."""
 
+LONGEST_HEARTBEAT: Final = 2 << 20
+"""Bytes of the body of 34 in a request, which is read at once; Apache has no limit."""
+
 
 class HeartbeatData(Body):
     """Groups of a client, the body of 34; null or absent lists are empty."""
@@ -81,6 +85,15 @@ class HeartbeatData(Body):
     client_id: str = msgspec.field(default="", name="clientID")
     consumer_data_set: list[ConsumerData] = msgspec.field(default_factory=list)
     producer_data_set: list[ProducerData] = msgspec.field(default_factory=list)
+
+    @classmethod
+    def decode_request(cls, data: bytes | bytearray | memoryview, dialect: int = MAX_DIALECT) -> Self:
+        """As that of Body; raises ProtocolError for more than LONGEST_HEARTBEAT, too."""
+        if len(data) > LONGEST_HEARTBEAT:
+            raise ProtocolError(
+                f"it has {len(data)} bytes, at most {LONGEST_HEARTBEAT} are allowed; send several heartbeats"
+            )
+        return super().decode_request(data, dialect)
 
     def parts(self) -> list[Self]:
         """This heartbeat as one or more that have at most MOST_GROUPS groups each; the groups of one do not end those
