@@ -9,7 +9,9 @@ import pytest
 
 from eruca.protocol import frame
 from eruca.remoting import Router
+from tests.broker.elected import Group
 from tests.support.desk import Desk
+from tests.support.names import Names
 
 
 @pytest.fixture
@@ -17,6 +19,20 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     """A broker that runs."""
     async with Desk(tmp_path) as desk:
         yield desk
+
+
+@pytest.fixture
+async def names(tmp_path: Path) -> AsyncIterator[Names]:
+    """A nameserver that runs."""
+    async with Names(tmp_path) as names:
+        yield names
+
+
+@pytest.fixture
+async def group(tmp_path: Path, names: Names) -> AsyncIterator[Group]:
+    """Brokers that elect their master; the test starts them."""
+    async with Group(tmp_path, names) as group:
+        yield group
 
 
 @pytest.fixture

@@ -35,13 +35,6 @@ PUT_KV, SEND_V2, CREATE = 100, 310, 17
 
 
 @pytest.fixture
-async def names(tmp_path: Path) -> AsyncIterator[Names]:
-    names = await Names(tmp_path).start()
-    yield names
-    await names.stop()
-
-
-@pytest.fixture
 async def registered(tmp_path: Path, names: Names) -> AsyncIterator[Desk]:
     desk = Desk(tmp_path)
     desk.config.namesrv_addr = names.server.address

@@ -33,12 +33,6 @@ LOCKED = b'{"consumerGroup":"G","clientId":"%s","mqSet":[{"topic":"T","brokerNam
 
 
 @pytest.fixture
-async def names(tmp_path: Path) -> AsyncIterator[Names]:
-    async with Names(tmp_path) as names:
-        yield names
-
-
-@pytest.fixture
 async def master(tmp_path: Path, names: Names) -> AsyncIterator[Desk]:
     desk = master_of(tmp_path / "master")
     desk.config.namesrv_addr = names.address

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ from tests.support import half_messages
 from tests.support.accounts import ADMIN, NOBODY, PUBLISHER, Signing, refused, write_accounts
 from tests.support.desk import Desk
 from tests.support.half_messages import half
-from tests.support.names import Names
 from tests.support.pages import scrape
 from tests.support.peers import Answered, Peer
 from tests.support.sends import message
@@ -33,18 +31,6 @@ COMMITTED = {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset":
 
 def to(number: int) -> dict[str, str]:
     return {"clusterName": "Lab", "brokerName": "broker-a", "brokerId": str(number)}
-
-
-@pytest.fixture
-async def names(tmp_path: Path) -> AsyncIterator[Names]:
-    async with Names(tmp_path) as names:
-        yield names
-
-
-@pytest.fixture
-async def group(tmp_path: Path, names: Names) -> AsyncIterator[Group]:
-    async with Group(tmp_path, names) as group:
-        yield group
 
 
 async def handed_over(group: Group) -> tuple[Desk, Desk]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -27,18 +26,6 @@ TOPIC = {
     **{"topic": "New", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"},
     **{"topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"},
 }
-
-
-@pytest.fixture
-async def names(tmp_path: Path) -> AsyncIterator[Names]:
-    async with Names(tmp_path) as names:
-        yield names
-
-
-@pytest.fixture
-async def group(tmp_path: Path, names: Names) -> AsyncIterator[Group]:
-    async with Group(tmp_path, names) as group:
-        yield group
 
 
 async def sent(desk: Desk, count: int, body: bytes = b"x") -> list[int]:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
-
-import pytest
 
 from eruca.broker.config import BrokerRole
 from eruca.broker.services.role import Wanted
@@ -15,12 +12,6 @@ from tests.support.desk import Desk
 from tests.support.names import Names
 
 UNREGISTER = 104
-
-
-@pytest.fixture
-async def names(tmp_path: Path) -> AsyncIterator[Names]:
-    async with Names(tmp_path) as names:
-        yield names
 
 
 async def broker(folder: Path, names: Names) -> Desk:

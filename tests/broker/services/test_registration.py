@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,6 @@ from tests.support.names import Names
 from tests.support.pairs import eventually
 from tests.support.proxy import Proxy
 from tests.support.stopwatch import Stopwatch
-
-
-@pytest.fixture
-async def names(tmp_path: Path) -> AsyncIterator[Names]:
-    async with Names(tmp_path) as names:
-        yield names
 
 
 def broker(folder: Path, names: Names) -> Desk:

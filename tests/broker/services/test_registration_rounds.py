@@ -18,12 +18,6 @@ CREATE, DELETE, WIPE_WRITE_PERMISSION, SEND = 17, 215, 205, 310
 
 
 @pytest.fixture
-async def names(tmp_path: Path) -> AsyncIterator[Names]:
-    async with Names(tmp_path) as names:
-        yield names
-
-
-@pytest.fixture
 async def proxy(names: Names) -> AsyncIterator[Proxy]:
     proxy = await Proxy(names.address).start()
     yield proxy

@@ -71,6 +71,18 @@ class Hold:
             self.end()
 
 
+class _Share:
+    """What one owner holds: pulls, and the characters of their long subscriptions."""
+
+    __slots__ = ("count", "text")
+
+    def __init__(self) -> None:
+        self.count = self.text = 0
+
+
+_NOTHING = _Share()
+
+
 class Holds:
     """All held pulls: at most ``most``, and at most ``most_of_one`` of one owner, which is a connection.
 
@@ -88,11 +100,9 @@ class Holds:
         self._most_of_one = most_of_one
         self._most_text = most_text
         self._most_text_of_one = most_text_of_one
-        self._text = 0
-        self._text_of: dict[Hashable, int] = {}
         self._waiting: dict[tuple[str, int], set[Hold]] = {}
-        self._of: dict[Hashable, int] = {}
-        self._count = 0
+        self._of: dict[Hashable, _Share] = {}
+        self._all = _Share()
         self._arrived: deque[Hold] = deque()
         """Holds that end in one of the next turns of the loop."""
         self._closed = False
@@ -103,20 +113,19 @@ class Holds:
         return self._closed
 
     def __len__(self) -> int:
-        return self._count
+        return self._all.count
 
     @property
     def most_of_an_owner(self) -> int:
         """The number of holds of the owner who has most."""
-        return max(self._of.values(), default=0)
+        return max((share.count for share in self._of.values()), default=0)
 
     def full(self, owner: Hashable, text: int = 0) -> bool:
         """Whether there is no room for another hold of this owner, with a subscription of ``text`` characters."""
-        if self._count >= self._most or self._of.get(owner, 0) >= self._most_of_one:
+        own = self._of.get(owner, _NOTHING)
+        if self._all.count >= self._most or own.count >= self._most_of_one:
             return True
-        return text > SHORT and (
-            self._text + text > self._most_text or self._text_of.get(owner, 0) + text > self._most_text_of_one
-        )
+        return text > SHORT and (self._all.text + text > self._most_text or own.text + text > self._most_text_of_one)
 
     def enter(
         self,
@@ -134,13 +143,11 @@ class Holds:
         """
         if self._closed or self.full(owner, text):
             return None
-        hold = Hold(self, (topic, queue_id), owner, min(seconds, LONGEST), codes, text)
+        hold = Hold(self, (topic, queue_id), owner, min(seconds, LONGEST), codes, text if text > SHORT else 0)
         self._waiting.setdefault(hold.key, set()).add(hold)
-        self._of[owner] = self._of.get(owner, 0) + 1
-        self._count += 1
-        if text > SHORT:
-            self._text += text
-            self._text_of[owner] = self._text_of.get(owner, 0) + text
+        for share in (self._all, self._of.setdefault(owner, _Share())):
+            share.count += 1
+            share.text += hold.text
         return hold
 
     def forget(self, hold: Hold) -> None:
@@ -148,16 +155,11 @@ class Holds:
         holds = self._waiting.get(hold.key)
         if holds is not None and hold in holds:
             holds.remove(hold)
-            self._count -= 1
-            if hold.text > SHORT:
-                self._text -= hold.text
-                self._text_of[hold.owner] -= hold.text
-                if not self._text_of[hold.owner]:
-                    del self._text_of[hold.owner]
-            left = self._of[hold.owner] - 1
-            if left:
-                self._of[hold.owner] = left
-            else:
+            own = self._of[hold.owner]
+            for share in (self._all, own):
+                share.count -= 1
+                share.text -= hold.text
+            if not own.count:
                 del self._of[hold.owner]
             if not holds:
                 del self._waiting[hold.key]

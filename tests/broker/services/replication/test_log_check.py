@@ -21,12 +21,6 @@ from tests.support.ports import free_broker_port
 
 
 @pytest.fixture
-async def names(tmp_path: Path) -> AsyncIterator[Names]:
-    async with Names(tmp_path) as names:
-        yield names
-
-
-@pytest.fixture
 async def lenient(tmp_path: Path) -> AsyncIterator[Names]:
     """A nameserver that does as Apache's: the last one that registers has the name."""
     async with Names(tmp_path) as names:

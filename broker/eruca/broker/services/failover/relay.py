@@ -129,9 +129,7 @@ class Relay:
         if self._leads():
             return None
         if address is None or call.head.flag & frame.RELAYED_FLAG:
-            raise Refused(
-                ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is not the master of its group: ask the master"
-            )
+            raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, NOT_THE_MASTER)
         return address
 
     def _leader(self) -> str | None:
