@@ -107,8 +107,9 @@ lock: ## write the lock files again (newest versions that pyproject.toml allows)
 	@$(COMPILE) --extra broker --extra acl --extra prometheus --constraints requirements.lock --output-file deploy/docker/requirements.lock
 	@$(COMPILE) --extra spark --constraints requirements.lock --output-file deploy/docker/spark.lock
 	@$(COMPILE_TOOLS) .ci/audit.in --upgrade --output-file .ci/audit.lock
+	@$(COMPILE_TOOLS) .ci/wheels.in --upgrade --constraints requirements.lock --output-file .ci/wheels.lock
 	@$(COMPILE_TOOLS) deploy/build.in --constraints requirements.lock --output-file deploy/build.lock
-	@echo "requirements.lock, those in deploy and .ci/audit.lock are new: run make test"
+	@echo "requirements.lock and those in deploy and .ci are new: run make test"
 
 install: ## the daemons, mqadmin and their units: DESTDIR (default: this machine), PREFIX (default /opt/eruca)
 	@DESTDIR="$(DESTDIR)" PREFIX="$(or $(PREFIX),/opt/eruca)" PYTHON="$(PYTHON)" deploy/install

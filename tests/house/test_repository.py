@@ -73,7 +73,14 @@ def test_the_lock_pins_every_requirement_with_hashes_and_names_no_index() -> Non
 
 
 @pytest.mark.parametrize(
-    "file", ["deploy/docker/requirements.lock", "deploy/docker/spark.lock", "deploy/build.lock", ".ci/audit.lock"]
+    "file",
+    [
+        "deploy/docker/requirements.lock",
+        "deploy/docker/spark.lock",
+        "deploy/build.lock",
+        ".ci/audit.lock",
+        ".ci/wheels.lock",
+    ],
 )
 def test_the_other_locks_do_so_too(file: str) -> None:
     assert _pinned((ROOT / file).read_text())

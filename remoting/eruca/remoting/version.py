@@ -1,6 +1,10 @@
 """The version of this installation."""
 
+from contextlib import suppress
 from functools import cache
+
+_DISTRIBUTIONS = ("eruca-client", "eruca")
+"""What holds this module: the one that is published, or a checkout, which is installed as one."""
 
 
 @cache
@@ -9,7 +13,7 @@ def version() -> str:
     from importlib.metadata import PackageNotFoundError  # dear to import, and asked for by few
     from importlib.metadata import version as installed
 
-    try:
-        return installed("eruca")
-    except PackageNotFoundError:
-        return "unknown"
+    for name in _DISTRIBUTIONS:
+        with suppress(PackageNotFoundError):
+            return installed(name)
+    return "unknown"

@@ -28,9 +28,20 @@ def _say_version(command: click.Command) -> click.Command:
 
 @functools.cache
 def _pipeline() -> click.Command:
-    from eruca.standalone.pipeline.commands import pipeline
-
+    try:
+        from eruca.standalone.pipeline.commands import pipeline
+    except ModuleNotFoundError as error:
+        if error.name != "eruca.spark_connector":
+            raise
+        return _say_version(_no_pipeline)
     return _say_version(pipeline)
+
+
+@click.command("pipeline", context_settings={"ignore_unknown_options": True}, add_help_option=False)
+@click.argument("words", nargs=-1)
+def _no_pipeline(words: tuple[str, ...]) -> NoReturn:
+    """Pipelines with Spark: install eruca[spark] first."""
+    sys.exit("eruca pipeline: eruca.spark_connector is missing: run `pip install 'eruca[spark]'`.")
 
 
 class Commands(click.Group):

@@ -17,7 +17,7 @@ from eruca.standalone.demo.processes import outcome
 
 def spark_missing() -> str | None:
     """Why the Spark part cannot run on this machine; None when it can."""
-    for package in ("pyspark", "pyarrow"):
+    for package in ("eruca.spark_connector", "pyspark", "pyarrow"):
         if importlib.util.find_spec(package) is None:
             return f"{package} is not installed; pip install 'eruca[spark]' brings it"
     from eruca.spark_connector.java import NoJava, java_home
