@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -190,6 +191,23 @@ def test_the_greatest_length() -> None:
     assert frame.split((2**24 - 4).to_bytes(4, "big") + b"\0\0\0\0", 0) is None
     with pytest.raises(ProtocolError):
         frame.encode(frame.JSON, 310, 1, 0, None, 2**24)
+
+
+@pytest.mark.parametrize("serialization", [frame.JSON, frame.ROCKETMQ, frame.MSGPACK])
+def test_no_frame_that_is_too_long_is_made(serialization: int) -> None:
+    """Not by a few bytes: what follows the length has 2**24 - 4 bytes at most, the header among them."""
+    asked = frame.encode(serialization, 30, 1, 0, QueueOf(topic="T", queue_id=3), 0)
+    ways: dict[str, Callable[[int], bytes]] = {
+        "a request": lambda size: frame.encode(serialization, 30, 1, 0, None, size),
+        "a reply": lambda size: frame.encode_reply(serialization, 1, None, size),
+        "a reply with fields": lambda size: frame.encode_reply(serialization, 1, OffsetReply(offset=1), size),
+        "what is passed on": lambda size: frame.relayed(serialization, asked[8:], 1234567, size),
+    }
+    for way, make in ways.items():
+        most = 2**24 - 4 - (len(make(0)) - 4)
+        assert len(make(most)) + most == 2**24, way
+        with pytest.raises(ProtocolError, match=f"a frame of {2**24 - 3} bytes is too long to send"):
+            make(most + 1)
 
 
 def test_a_header_longer_than_its_frame() -> None:

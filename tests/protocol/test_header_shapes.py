@@ -107,6 +107,15 @@ def test_no_header_within_the_bound_takes_long(shape: str) -> None:
     assert max(seconds(serialization, data).values()) < WITHIN, seconds(serialization, data)
 
 
+@pytest.mark.parametrize("mark", [b"[", b"{"])
+def test_brackets_are_bounded_wherever_they_are(mark: bytes) -> None:
+    """Each takes time, and so many of them are in no header of a client."""
+    for count, is_read in ((60_000, True), (70_000, False)):
+        header = b'{"code":10,"flag":0,"opaque":1,"remark":"%b"}' % (mark * count)
+        with contextlib.nullcontext() if is_read else pytest.raises(ProtocolError, match="too many brackets"):
+            READER.read(frame.JSON, header)
+
+
 SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=20)
 NESTED = st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(max_size=5), SCALARS, max_size=3)
 

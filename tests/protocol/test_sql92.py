@@ -130,6 +130,13 @@ def test_an_expression_is_read_once() -> None:
     assert compile_sql("a > 41") is compile_sql("a > 41")
 
 
+def test_only_the_latest_expressions_are_kept() -> None:
+    first = compile_sql("kept = 0")
+    for number in range(1, 1000):
+        compile_sql(f"kept = {number}")
+    assert compile_sql("kept = 0") is not first
+
+
 def test_a_property_of_thousands_of_digits_is_a_number_or_not_as_in_java() -> None:
     expression = compile_sql("a = 5")
     assert expression.matches({"a": "0" * 30_000 + "5"})

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from eruca.protocol import api, frame
-from eruca.protocol.errors import Refused
+from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.header import Empty
 from eruca.protocol.headers.clients import OfConsumerGroup
 from eruca.protocol.headers.offsets import OffsetReply, QueueOf
@@ -270,6 +270,14 @@ async def test_bytes_that_are_no_frame_end_that_connection_only(noise: bytes) ->
         writer.close()
         assert (await good.call(address, api.GET_MAX_OFFSET, of(2))).header.offset == 2
         await good.close()
+
+
+async def test_a_header_too_long_is_refused_also_where_its_whole_frame_has_come() -> None:
+    connection = Connection(Router(Desk(), [routes]))
+    header = b'{"code":30,"flag":0,"opaque":1,"remark":"%b"}' % (b"x" * frame.MAX_HEADER)
+    whole = (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
+    with pytest.raises(ProtocolError, match="a header of 2097195 bytes is refused"):
+        connection.process(whole)
 
 
 async def test_frames_byte_by_byte_and_many_at_once() -> None:

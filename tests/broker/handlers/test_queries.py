@@ -94,6 +94,13 @@ async def test_the_slots_of_a_queue(desk: Desk) -> None:
     assert len(QueryConsumeQueueResponseBody.decode(one.body).queue_data) == 1
 
 
+async def test_an_answer_shows_ten_thousand_slots_at_most(desk: Desk) -> None:
+    desk.topic("T")
+    desk.store("T", 0, *range(10_001), body=b"")
+    answer = await desk.ask(SLOTS, {"topic": "T", "queueId": 0, "index": 0, "count": 2**31 - 1})
+    assert len(QueryConsumeQueueResponseBody.decode(answer.body).queue_data) == 10_000
+
+
 async def test_slots_with_what_a_group_subscribes(desk: Desk) -> None:
     desk.topic("T")
     desk.store("T", 0, 0)

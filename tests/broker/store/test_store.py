@@ -164,6 +164,31 @@ def test_a_bad_batch_leaves_nothing(store: Store) -> None:
     assert store.figures().max_offset == 0
 
 
+def test_the_bounds_of_single_messages_hold_in_a_batch(tmp_path: Path) -> None:
+    store = open_store(tmp_path, max_message_size=1000, mapped_file_size_commit_log=256 << 10)
+    few_bytes, properties = BatchEntry(0, bytes(100), b""), BatchEntry(0, b"x", b"k\x01" + b"v" * 32_750)
+
+    def status(*entries: BatchEntry, extra: bytes = b"") -> PutStatus:
+        return store.appender.put_batch(
+            "T",
+            0,
+            encode_batch(list(entries)),
+            extra_properties=extra,
+            born_timestamp=1,
+            born_host=HOST,
+            store_host=HOST,
+        ).status
+
+    assert status(*[few_bytes] * 8) is PutStatus.OK
+    assert status(*[few_bytes] * 9) is PutStatus.MESSAGE_ILLEGAL, "all entries together have more than 1000 bytes"
+    store.close()
+    store = open_store(tmp_path / "larger", max_message_size=100_000, mapped_file_size_commit_log=256 << 10)
+    assert status(few_bytes, properties, extra=b"CLUSTER\x01" + b"C" * 20) is PutStatus.PROPERTIES_SIZE_EXCEEDED
+    assert store.figures().max_offset == 0
+    assert status(few_bytes, properties, extra=b"CLUSTER\x01C") is PutStatus.OK
+    store.close()
+
+
 def test_half_and_rollback_records_have_no_place_in_a_queue(store: Store) -> None:
     put(store, "T", 0, b"half", sys_flag=TRANSACTION_PREPARED)
     put(store, "T", 0, b"first")
@@ -208,6 +233,19 @@ def test_a_reply_holds_at_most_32_messages_and_the_configured_bytes(tmp_path: Pa
     assert [get(store, "U", 0, 0).message_count, get(store, "V", 0, 0).message_count] == [1, 4]
     assert get(store, "T", 0, 0, 5).message_count == 5
     store.close()
+
+
+@pytest.mark.parametrize(("limit", "count"), [({"count": 7}, 7), ({"bytes": 1000}, 10)])
+def test_a_reply_from_the_disk_has_bounds_of_its_own(tmp_path: Path, limit: dict[str, int], count: int) -> None:
+    named = {f"max_transfer_{what}_on_message_in_disk": value for what, value in limit.items()}
+    memory = {"max_transfer_count_on_message_in_memory": 20}
+    for ratio, expected in ((0, count), (40, 20)):
+        store = open_store(tmp_path / str(ratio), access_message_in_memory_max_ratio=ratio, **memory, **named)
+        for _ in range(40):
+            put(store, "T", 0, b"x")
+        store.drain()
+        assert get(store, "T", 0, 0, 100).message_count == expected
+        store.close()
 
 
 def test_tags_are_matched_by_their_codes(store: Store) -> None:
