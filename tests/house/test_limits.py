@@ -25,6 +25,14 @@ def test_every_setting_of_a_limit_is_in_it() -> None:
     assert keys <= {limit.key for limit in LIMITS}
 
 
+async def most(metrics: Metrics) -> dict[str, int]:
+    """What the limits of a daemon allow, by their names."""
+    [source] = [each for each in metrics.sources if each.families[0].name == "eruca_limit"]
+    return {
+        labels[0]: int(value) for labels, value in (await metrics.rows(source))[0] if isinstance(value, float | int)
+    }
+
+
 async def names(metrics: Metrics) -> tuple[set[str], set[str]]:
     """The limits of a daemon, and the names of all its metrics."""
     limits: set[str] = set()
@@ -34,11 +42,22 @@ async def names(metrics: Metrics) -> tuple[set[str], set[str]]:
     return limits, {family.name for family in metrics.families}
 
 
-async def test_the_metrics_are_those_of_the_daemons(tmp_path: Path) -> None:
+def daemons(folder: Path) -> tuple[Metrics, Metrics]:
+    """Those of a broker and of a nameserver."""
     config = BrokerConfig(broker_ip1="127.0.0.1")
-    config.store.store_path_root_dir = str(tmp_path / "store")
-    broker = await names(BrokerApp(config).broker.metrics)
-    nameserver = await names(Nameserver(NamesrvConfig(rocketmq_home=str(tmp_path))).metrics)
+    config.store.store_path_root_dir = str(folder / "store")
+    return BrokerApp(config).broker.metrics, Nameserver(NamesrvConfig(rocketmq_home=str(folder))).metrics
+
+
+async def test_daemons_limit_what_the_table_says(tmp_path: Path) -> None:
+    broker, nameserver = [await most(metrics) for metrics in daemons(tmp_path)]
+    fixed = {limit.metric: limit.value for limit in LIMITS if limit.value.replace(",", "").isdecimal() and limit.metric}
+    assert fixed == {name: f"{(broker | nameserver)[name]:,}" for name in fixed}
+    assert {"held_pulls", "held_pulls_per_connection", "locks", "offsets", "slaves"} <= fixed.keys()
+
+
+async def test_the_metrics_are_those_of_the_daemons(tmp_path: Path) -> None:
+    broker, nameserver = [await names(metrics) for metrics in daemons(tmp_path)]
     named = {limit.metric for limit in LIMITS if limit.metric}
     assert {name for name in named if not name.startswith("eruca_")} == broker[0] | nameserver[0]
     assert {name for name in named if name.startswith("eruca_")} <= broker[1] & nameserver[1]

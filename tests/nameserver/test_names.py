@@ -324,6 +324,10 @@ async def test_many_brokers_that_are_lost_together_leave_few_lines(nameserver: N
         ({"cluster_name": " "}, "brokerClusterName is"),
         ({"broker_id": -1}, "brokerId is -1, which is to be 0 or more"),
         ({"broker_addr": ""}, "the address by brokerIP1 is '', where host:port is expected"),
+        (
+            {"broker_addr": "x" * 256 + ":1"},
+            f"the address by brokerIP1 is {'x' * 255!r}, where host:port is expected",
+        ),
         ({"broker_addr": "nowhere"}, "the address by brokerIP1 is 'nowhere'"),
         ({"broker_addr": "a b:1"}, "the address by brokerIP1"),
         ({"broker_addr": "10.0.0.1:70000"}, "the address by brokerIP1"),

@@ -82,6 +82,16 @@ def test_a_reader_that_stalls_holds_nobody_up_and_hears_what_was_lost() -> None:
         writer.close()
 
 
+def test_lines_of_4_mib_wait() -> None:
+    with pipe() as (_, writing):
+        fill_pipe(writing)
+        writer = LogWriter(Descriptor(writing), notice)
+        for number in range(5 << 10):
+            writer.put(f"{number:01023}\n")
+        assert writer.lost == 1 << 10
+        writer.close(grace=0)
+
+
 def test_a_close_waits_no_longer_than_its_grace_for_a_stalled_reader() -> None:
     with pipe() as (reading, writing):
         fill_pipe(writing)

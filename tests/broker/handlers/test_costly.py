@@ -134,7 +134,7 @@ async def test_other_bodies_that_are_no_plain_json_may_have_32_kib(desk: Desk, c
 
 
 async def test_many_locks_are_taken_and_released_in_slices(desk: Desk) -> None:
-    queues = [MessageQueue("T", "broker-a", number) for number in range(20_000)]
+    queues = [MessageQueue("T", "broker-a", number) for number in range(60_000)]
     body = LockBatchRequest(consumer_group="g", client_id="c", mq_set=queues).encode()
     async with turns_of_the_loop() as turns:
         _, answer = await asyncio.to_thread(raw.ask, desk.app.address, 41, {}, body, timeout=60)
@@ -143,6 +143,7 @@ async def test_many_locks_are_taken_and_released_in_slices(desk: Desk) -> None:
         other = LockBatchRequest(consumer_group="g", client_id="d", mq_set=queues[:5])
         assert LockBatchAnswer.decode((await desk.ask(41, {}, other.encode())).body).locked == []
         await asyncio.to_thread(raw.ask, desk.app.address, 42, {}, body, timeout=60)
+        assert turns.longest < LONGEST
         assert LockBatchAnswer.decode((await desk.ask(41, {}, other.encode())).body).locked == queues[:5]
 
 

@@ -15,7 +15,7 @@ from eruca.broker.broker import Broker
 from eruca.broker.handlers.clients import MOST_TAGS, class_filter_refused, filter_refused
 from eruca.broker.services import matchers
 from eruca.broker.services.admission import FAQ
-from eruca.broker.services.holds import MOST, MOST_OF_ONE, Hold
+from eruca.broker.services.holds import Hold
 from eruca.broker.store import NotInMemory
 from eruca.broker.store.results import GetStatus, Got, Matcher
 from eruca.protocol import api, names
@@ -150,10 +150,11 @@ def _begin_anew(call: Call[PullMessage]) -> Reply:
 
 def _too_many_held(broker: Broker) -> Refused:
     """Clients repeat a pull at once after "not found", and 3 s later after "busy"."""
+    holds = broker.holds
     return Refused(
         ResponseCode.SYSTEM_BUSY,
-        f"broker busy, start flow control for a while: {MOST_OF_ONE} pulls of this connection are held already, or "
-        f"{MOST} in all ({len(broker.holds)} now), or their subscriptions are too long to be kept",
+        f"broker busy, start flow control for a while: {holds.most_of_one} pulls of this connection are held already, "
+        f"or {holds.most} in all ({len(holds)} now), or their subscriptions are too long to be kept",
     )
 
 

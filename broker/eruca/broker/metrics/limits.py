@@ -6,7 +6,6 @@ Owns the names of the limits. Must not know how they are enforced.
 from __future__ import annotations
 
 from eruca.broker.broker import Broker
-from eruca.broker.services.holds import MOST, MOST_OF_ONE
 from eruca.broker.services.replication.slaves import MOST_SLAVES
 
 
@@ -15,8 +14,8 @@ def add(broker: Broker) -> None:
     limit, config = broker.metrics.limit, broker.config
     limit("topics", lambda: config.max_topic_num, lambda: len(broker.topics))
     limit("groups", lambda: config.max_subscription_group_num, lambda: len(broker.groups.table))
-    limit("held_pulls", lambda: MOST, lambda: len(broker.holds))
-    limit("held_pulls_per_connection", lambda: MOST_OF_ONE, lambda: broker.holds.most_of_an_owner)
+    limit("held_pulls", lambda: broker.holds.most, lambda: len(broker.holds))
+    limit("held_pulls_per_connection", lambda: broker.holds.most_of_one, lambda: broker.holds.most_of_an_owner)
     limit("offsets", lambda: broker.offsets.most, lambda: broker.offsets.count)
     limit("locks", lambda: broker.locks.most, lambda: len(broker.locks))
     limit("waiting_sends", lambda: config.send_thread_pool_queue_capacity, lambda: broker.waiting_sends)

@@ -96,8 +96,7 @@ class Holds:
         most_text: int = MOST_TEXT,
         most_text_of_one: int = MOST_TEXT_OF_ONE,
     ) -> None:
-        self._most = most
-        self._most_of_one = most_of_one
+        self.most, self.most_of_one = most, most_of_one
         self._most_text = most_text
         self._most_text_of_one = most_text_of_one
         self._waiting: dict[tuple[str, int], set[Hold]] = {}
@@ -123,7 +122,7 @@ class Holds:
     def full(self, owner: Hashable, text: int = 0) -> bool:
         """Whether there is no room for another hold of this owner, with a subscription of ``text`` characters."""
         own = self._of.get(owner, _NOTHING)
-        if self._all.count >= self._most or own.count >= self._most_of_one:
+        if self._all.count >= self.most or own.count >= self.most_of_one:
             return True
         return text > SHORT and (self._all.text + text > self._most_text or own.text + text > self._most_text_of_one)
 
