@@ -276,8 +276,9 @@ async def test_a_header_too_long_is_refused_also_where_its_whole_frame_has_come(
     connection = Connection(Router(Desk(), [routes]))
     header = b'{"code":30,"flag":0,"opaque":1,"remark":"%b"}' % (b"x" * frame.MAX_HEADER)
     whole = (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
-    with pytest.raises(ProtocolError, match="a header of 2097195 bytes is refused"):
-        connection.process(whole)
+    for before in (b"", frame.encode_reply(frame.JSON, 5, None, 0)):
+        with pytest.raises(ProtocolError, match="a header of 2097195 bytes is refused"):
+            connection.process(before + whole)
 
 
 async def test_frames_byte_by_byte_and_many_at_once() -> None:
