@@ -235,16 +235,20 @@ def test_a_reply_holds_at_most_32_messages_and_the_configured_bytes(tmp_path: Pa
     store.close()
 
 
-@pytest.mark.parametrize(("limit", "count"), [({"count": 7}, 7), ({"bytes": 1000}, 10)])
-def test_a_reply_from_the_disk_has_bounds_of_its_own(tmp_path: Path, limit: dict[str, int], count: int) -> None:
-    named = {f"max_transfer_{what}_on_message_in_disk": value for what, value in limit.items()}
-    memory = {"max_transfer_count_on_message_in_memory": 20}
-    for ratio, expected in ((0, count), (40, 20)):
-        store = open_store(tmp_path / str(ratio), access_message_in_memory_max_ratio=ratio, **memory, **named)
+@pytest.mark.parametrize(("messages", "size", "expected"), [(7, 1 << 18, 7), (1024, 1000, 10)])
+def test_a_reply_from_the_disk_has_bounds_of_its_own(tmp_path: Path, messages: int, size: int, expected: int) -> None:
+    for percent_in_memory, count in ((0, expected), (40, 20)):
+        store = open_store(
+            tmp_path / str(percent_in_memory),
+            access_message_in_memory_max_ratio=percent_in_memory,
+            max_transfer_count_on_message_in_memory=20,
+            max_transfer_count_on_message_in_disk=messages,
+            max_transfer_bytes_on_message_in_disk=size,
+        )
         for _ in range(40):
             put(store, "T", 0, b"x")
         store.drain()
-        assert get(store, "T", 0, 0, 100).message_count == expected
+        assert get(store, "T", 0, 0, 100).message_count == count
         store.close()
 
 
