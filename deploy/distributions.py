@@ -2,10 +2,11 @@
 """Makes the distributions that are published, `eruca-client`, `eruca-spark` and `eruca`, from the one tree.
 
 ``python deploy/distributions.py OUT [NAME ...]`` writes the sdist and the wheel of each into the folder OUT; without
-names, of all. What each holds is declared in pyproject.toml ([tool.eruca.distributions]). A distribution is first a
-tree of its own with its own pyproject.toml; the sdist is that tree, and the wheel is built from the unpacked sdist.
-Needs the packages of deploy/build.lock, and asks no index. With ERUCA_PURE=1, and without a C compiler, the wheel of
-`eruca` is one of Python alone. The same tree gives the same bytes.
+names, of all. ``--tree FOLDER NAME`` writes the tree of one instead, for other builders. What each holds is declared in
+pyproject.toml ([tool.eruca.distributions]). A distribution is first a tree of its own with its own pyproject.toml; the
+sdist is that tree, and the wheel is built from the unpacked sdist. Needs the packages of deploy/build.lock, and asks no
+index. With ERUCA_PURE=1, and without a C compiler, the wheel of `eruca` is one of Python alone. The same tree gives the
+same bytes.
 """
 
 from __future__ import annotations
@@ -156,17 +157,20 @@ def _hatchling(target: str, tree: Path, out: Path) -> None:
 
 def main() -> None:
     """The program."""
-    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
-        sys.exit("usage: python deploy/distributions.py OUT [NAME ...]")
+    tree = sys.argv[1:2] == ["--tree"]
+    arguments = sys.argv[2:] if tree else sys.argv[1:]
+    if not arguments or arguments[0].startswith("-") or (tree and len(arguments) != 2):
+        usage = "python deploy/distributions.py"
+        sys.exit(f"usage: {usage} OUT [NAME ...]\n       {usage} --tree FOLDER NAME")
     known = names()
-    if unknown := {*sys.argv[2:]} - {*known}:
+    if unknown := {*arguments[1:]} - {*known}:
         sys.exit(
             f"distributions: {', '.join(sorted(unknown))} is not declared in pyproject.toml, only {', '.join(known)}"
         )
-    out = Path(sys.argv[1]).absolute()
-    out.mkdir(parents=True, exist_ok=True)
-    for name in sys.argv[2:] or known:
-        build(name, out)
+    out = Path(arguments[0]).absolute()
+    out.mkdir(parents=True, exist_ok=not tree)
+    for name in arguments[1:] or known:
+        (stage if tree else build)(name, out)
 
 
 if __name__ == "__main__":

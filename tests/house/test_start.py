@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+import eruca.client
+
 SERVERS_ONLY = {
     *("access.accounts", "access.guard", "connection_limits", "listener", "metrics", "server", "tls_daemon", "health"),
     *("http", "exposition", "log_writer", "logs", "signals", "memory"),
@@ -17,7 +19,7 @@ RARE |= {"starlette", "uvicorn", "jinja2"}
 
 @pytest.mark.parametrize("module", ["eruca.client", "eruca.admin.cli"])
 def test_it_imports_nothing_of_servers(module: str) -> None:
-    look = f"import {module}, sys; print(*sys.modules)"
+    look = f"import {module}, sys; from {module} import *; print(*sys.modules)"
     loaded = set(
         subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout.split()
     )
@@ -28,7 +30,25 @@ def test_it_imports_nothing_of_servers(module: str) -> None:
 
 
 def test_the_client_brings_no_log_and_no_terminal() -> None:
-    look = "import eruca.client, sys; print(*sys.modules)"
+    look = "from eruca.client import *; import sys; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
 
     assert set(run.stdout.split()) & {"structlog", "rich", "click"} == set()
+
+
+def test_a_part_of_the_client_is_loaded_when_it_is_used() -> None:
+    look = "import eruca.client as c, sys; print('asyncio' in sys.modules); c.Producer; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    before, after = run.stdout.splitlines()
+
+    assert before == "False"
+    assert "eruca.client.producing.producer" in after.split()
+    assert "eruca.client.consuming.push_consumer" not in after.split()
+
+
+def test_every_name_of_the_client_is_there_without_another_import() -> None:
+    look = "import eruca.client as c; print(*(getattr(c, name).__name__ for name in c.__all__)); c.errors, c.sync"
+    run = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+
+    assert len(run.stdout.split()) == len(eruca.client.__all__)
+    assert {*eruca.client.__all__, "errors", "sync"} <= {*dir(eruca.client)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import yaml
 
 from tests.house.tree import ROOT, pyproject
 
+TOOLS = (ROOT / ".ci/wheels.in").read_text().split()
+"""What the workflows install to make wheels."""
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
@@ -28,9 +31,12 @@ def test_what_a_workflow_runs_exists(file: Path) -> None:
             if command != "python":
                 assert command in scripts
                 continue
-            assert arguments[0] == "-m" and importlib.util.find_spec(arguments[1]), arguments
+            if arguments[0] != "-m":
+                assert (ROOT / arguments[0]).is_file(), arguments
+                continue
+            assert importlib.util.find_spec(arguments[1]) or arguments[1] in TOOLS, arguments
             for argument in arguments[2:]:
-                if argument.startswith("tests/"):
+                if argument.startswith(("tests/", "deploy/", ".ci/")):
                     assert (ROOT / argument).exists(), argument
                 if argument.startswith(".["):
                     assert set(argument[2:-1].split(",")) <= set(extras), argument
@@ -43,3 +49,11 @@ def test_every_system_and_python_has_a_job() -> None:
     assert [each.partition("-")[0] for each in matrix["system"]] == ["ubuntu", "windows", "macos"]
     pythons = [each.rpartition(" ")[2] for each in pyproject()["project"]["classifiers"] if "Python :: 3." in each]
     assert matrix["python"] == pythons
+
+
+def test_every_python_has_its_wheels() -> None:
+    settings = tomllib.loads((ROOT / "deploy/cibuildwheel.toml").read_text())["tool"]["cibuildwheel"]
+    pythons = [each.rpartition(" ")[2] for each in pyproject()["project"]["classifiers"] if "Python :: 3." in each]
+
+    assert settings["build"].split() == [f"cp{each.replace('.', '')}-*" for each in pythons]
+    assert {*settings["test-extras"]} <= {*pyproject()["project"]["optional-dependencies"]}

@@ -14,15 +14,27 @@ import sys
 import tempfile
 
 WITHOUT_IMPORT = ("eruca.standalone.demo", "eruca.standalone.pipeline", "eruca.standalone.own_authority", "__main__")
+OURS = {"eruca", *sys.stdlib_module_names}
 
 
 def import_all() -> None:
-    """Import every module."""
+    """Import every module, but those that need a package of an extra that is not installed."""
     for package in ("client", "protocol", "remoting", "nameserver", "broker", "admin", "standalone"):
         root = importlib.import_module(f"eruca.{package}")
-        for module in pkgutil.walk_packages(root.__path__, f"eruca.{package}."):
+        for module in pkgutil.walk_packages(root.__path__, f"eruca.{package}.", onerror=_left_out):
             if not any(name in module.name for name in WITHOUT_IMPORT):
-                importlib.import_module(module.name)
+                try:
+                    importlib.import_module(module.name)
+                except ModuleNotFoundError:
+                    _left_out(module.name)
+
+
+def _left_out(name: str) -> None:
+    """Say which module is left out. What a system's own Python lacks is an error."""
+    error = sys.exception()
+    if not isinstance(error, ModuleNotFoundError) or (error.name or "").split(".")[0] in OURS:
+        raise
+    print(f"left out: {name}, as {error.name} is not installed")
 
 
 async def use(nameserver: str) -> None:

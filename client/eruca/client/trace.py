@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -315,7 +314,9 @@ class MessageTrace(Hook):
     def before_consume(self, context: ConsumeContext) -> None:
         """A listener gets messages: SubBefore."""
         traced = [each for each in context.messages if each.properties.get(names.TRACE_ON) != "false"]
-        request_id, now = uuid.uuid4().hex.upper(), now_ms()
+        from uuid import uuid4  # dear to import, and needed by few
+
+        request_id, now = uuid4().hex.upper(), now_ms()
         context.notes[self] = request_id, monotonic_ms(), traced
         self._append(encode_begin(context.consumer_group, traced, request_id, now))
 

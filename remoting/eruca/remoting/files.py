@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 from eruca.remoting.operating_system import flush_folder
@@ -35,7 +34,9 @@ def check_writable(path: Path) -> None:
         if path.is_file():
             os.close(os.open(path, os.O_WRONLY))
         else:
-            with tempfile.TemporaryFile(dir=path):
+            from tempfile import TemporaryFile  # dear to import, and asked for by daemons alone
+
+            with TemporaryFile(dir=path):
                 pass
     except OSError as fault:
         if fault.errno not in (errno.ENOSPC, errno.EDQUOT):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-import uuid
 from typing import Final
 
 from eruca.client.errors import BadMessage, RemoteError
@@ -47,7 +46,9 @@ class Requests:
 
     def open(self, client_id: str, timeout: float) -> tuple[str, asyncio.Future[ReceivedMessage], str]:
         """Begin a request: its correlation id, the future of its reply, and the properties to add."""
-        correlation = str(uuid.uuid4())
+        from uuid import uuid4  # dear to import, and needed by few
+
+        correlation = str(uuid4())
         reply = self._waiting[correlation] = asyncio.get_running_loop().create_future()
         return correlation, reply, _properties(correlation, client_id, str(int(timeout * 1000)))
 
