@@ -134,7 +134,7 @@ async def test_other_bodies_that_are_no_plain_json_may_have_32_kib(desk: Desk, c
 
 
 async def test_many_locks_are_taken_and_released_in_slices(desk: Desk) -> None:
-    """The longest turn is the one in which the request is read, the same of both; all released in one took 3.8 times it."""
+    """The longest turn is that in which the request is read, the same of both; one release of all took 3.8 times it."""
     queues = [MessageQueue("T", "broker-a", number) for number in range(20_000)]
     body = LockBatchRequest(consumer_group="g", client_id="c", mq_set=queues).encode()
     other = LockBatchRequest(consumer_group="g", client_id="d", mq_set=queues[:5]).encode()
