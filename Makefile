@@ -12,7 +12,7 @@ SIDE_BY_SIDE := -n auto --dist loadgroup
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo quick test pure torture compat bench reference configuration lint format types layers check lock install deb clean
+.PHONY: help venv demo quick test pure torture compat bench reference site configuration lint format types layers check lock install deb clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ reference: venv ## the API reference from the docstrings, as pages in out/refere
 	@PYTHONWARNINGS=ignore $(BIN)/pdoc --docformat google --no-show-source --output-directory out/reference $(REFERENCE)
 	@echo "open out/reference/index.html"
 
+site: reference ## the documentation site from docs/ and the API reference, link-checked, in out/site
+	@.ci/site
+
 configuration: venv ## docs/configuration.md from the fields of the settings, tables of docs/mqadmin.md from the commands
 	@$(BIN)/python -m tests.house.configuration
 	@$(BIN)/python -m tests.house.mqadmin_page
@@ -107,6 +110,7 @@ lock: ## write the lock files again (newest versions that pyproject.toml allows)
 	@$(COMPILE) --extra broker --extra acl --extra prometheus --constraints requirements.lock --output-file deploy/docker/requirements.lock
 	@$(COMPILE) --extra spark --constraints requirements.lock --output-file deploy/docker/spark.lock
 	@$(COMPILE_TOOLS) .ci/audit.in --upgrade --output-file .ci/audit.lock
+	@$(COMPILE_TOOLS) .ci/site.in --upgrade --output-file .ci/site.lock
 	@$(COMPILE_TOOLS) .ci/wheels.in --upgrade --constraints requirements.lock --output-file .ci/wheels.lock
 	@$(COMPILE_TOOLS) deploy/build.in --constraints requirements.lock --output-file deploy/build.lock
 	@echo "requirements.lock and those in deploy and .ci are new: run make test"
