@@ -139,7 +139,9 @@ def build(name: str, out: Path) -> None:
         _hatchling("sdist", staged, Path(work, "sdist"))
         (sdist,) = Path(work, "sdist").iterdir()
         with tarfile.open(sdist) as archive:
-            archive.extractall(unpacked, filter="data")
+            if hasattr(tarfile, "data_filter"):  # from 3.11.4 on
+                archive.extraction_filter = tarfile.data_filter
+            archive.extractall(unpacked)
         (source,) = unpacked.iterdir()
         _hatchling("wheel", source, out)
         shutil.copy(sdist, out)
