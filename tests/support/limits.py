@@ -27,6 +27,7 @@ from eruca.broker.state.locks import MOST_LOCKS
 from eruca.broker.state.offsets import MOST_OFFSETS
 from eruca.broker.state.topics import LONGEST_REGISTRATION
 from eruca.nameserver.config import NamesrvConfig
+from eruca.nameserver.handlers import LONGEST_TOPIC
 from eruca.nameserver.kv import LONGEST_CONTENT, LONGEST_VALUE
 from eruca.protocol.bodies.clients import LONGEST_HEARTBEAT, MOST_GROUPS
 from eruca.protocol.frame import MAX_FRAME, MAX_HEADER
@@ -195,6 +196,24 @@ LIMITS = [
     fixed(MOST_LOCKS_AT_ONCE, "queues of one lock request that are done at once", "more are done in slices"),
     fixed(MOST_LOCKS, "queues that are locked", "more are not locked, or 2", "locks"),
     fixed(MOST_OFFSETS, "committed offsets, of all groups and queues", "1; a pull commits none", "offsets"),
+    setting(
+        "maxRegisteredBrokers",
+        "registered brokers, masters and slaves; 0 for any number",
+        "1, `registration_refused`",
+        "registered_brokers",
+    ),
+    setting(
+        "maxRegisteredTopics",
+        "topics of brokers with a route, each once for each broker name that has it; 0 for any number",
+        "more are left out, `topics_not_registered`; the broker sends them again",
+        "registered_topics",
+    ),
+    fixed(
+        LONGEST_TOPIC,
+        "characters of a topic's name in a registration",
+        "left out, `topics_not_registered`",
+        whose="nameserver",
+    ),
     fixed(size(LONGEST_VALUE), "a value of the key-value configuration (100)", "1", whose="nameserver"),
     fixed(
         size(LONGEST_CONTENT),
@@ -215,20 +234,22 @@ def table() -> str:
 def _line(limit: Limit) -> str:
     whose, key, value, allowed = limit.whose, "", limit.value, ""
     if limit.key:
-        known = BROKER[limit.key]
-        whose = "both" if limit.key in NAMESERVER else "broker"
-        key, value, allowed = f"`{limit.key}`", _default(known), known.allowed()
+        of_both = limit.key in BROKER and limit.key in NAMESERVER
+        whose = "both" if of_both else "broker" if limit.key in BROKER else "nameserver"
+        config = NamesrvConfig() if whose == "nameserver" else BrokerConfig()
+        known = (NAMESERVER if whose == "nameserver" else BROKER)[limit.key]
+        key, value, allowed = f"`{limit.key}`", _default(known, config), known.allowed()
     metric = limit.metric
     if metric and not metric.startswith("eruca_"):
         metric = f'eruca_limit{{limit="{metric}"}}'
     return f"| {limit.what} | {whose} | {key} | {value} | {allowed} | {limit.beyond} | {metric and f'`{metric}`'} |"
 
 
-def _default(known: Setting) -> str:
-    value = known.get(BrokerConfig())
+def _default(known: Setting, config: BrokerConfig | NamesrvConfig) -> str:
+    value = known.get(config)
     if known.key.endswith("Bytes") or known.key == "maxMessageSize":
         return size(value)
-    return f"{value:,}" if isinstance(value, int) else known.text(BrokerConfig()) or "none"
+    return f"{value:,}" if isinstance(value, int) else known.text(config) or "none"
 
 
 def page() -> str:

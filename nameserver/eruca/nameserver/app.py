@@ -91,7 +91,7 @@ class Nameserver:
     ) -> None:
         self.file = file
         self.config = complete(config if config is not None else NamesrvConfig())
-        self.table = RouteTable()
+        self.table = RouteTable(self.config.room)
         self.kv = KVStore(self.config.kv_file())
         self.monotonic = monotonic
         limits = self.config.connections.limits()
@@ -121,7 +121,7 @@ class Nameserver:
         add_security(self.metrics, self.tls, self.refusals)
         add_connections(self.metrics, (self._server,), self._load)
         add_quotas(self.metrics, self.quotas.rates)
-        add_metrics(self.metrics, self.table, self.kv)
+        add_metrics(self.metrics, self.table, self.kv, self.config.room)
         self._started = now_ms()
         self.log_levels = LogLevels()
         """Those of the daemon's log, where this nameserver is one."""

@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from eruca.nameserver.routes import Room
 from eruca.remoting.access.settings import AccessSettings
 from eruca.remoting.addresses import are_addresses, is_host
 from eruca.remoting.connection_limits import ConnectionSettings
@@ -43,6 +44,11 @@ class NamesrvConfig:
     """Whether routes carry the order configuration of their topic."""
     allow_broker_takeover: bool = setting(False)
     """Whether a broker may take the name and id of a connected broker at another address, as in 4.9."""
+    max_registered_brokers: int = setting(10_000, at_least=0, live=True)
+    """The most brokers that are registered at a time, masters and slaves; 0 for any number."""
+    max_registered_topics: int = setting(1_000_000, at_least=0, live=True)
+    """The most topics of brokers that have routes, where a topic counts once for each broker name that has it; 0 for
+    any number."""
     access: AccessSettings = field(default_factory=AccessSettings)
     namesrv_addr: str | None = setting(None, valid=are_addresses, words="host:port, several joined by ;", effect=False)
     """Accepted because start scripts pass -n; nameservers do not know one another."""
@@ -51,6 +57,10 @@ class NamesrvConfig:
     quotas: QuotaSettings = field(default_factory=QuotaSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
+
+    def room(self) -> Room:
+        """How many brokers and topics may be registered."""
+        return Room(self.max_registered_brokers, self.max_registered_topics)
 
     def kv_file(self) -> Path:
         """The file of the key-value configuration."""

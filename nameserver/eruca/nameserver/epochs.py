@@ -43,6 +43,12 @@ class MasterEpochs:
         self._claims: dict[str, Claim] = {}
         self._lasting = lasting
 
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._claims
+
     def check(self, name: str, address: str, epoch: int) -> None:
         """Raise OlderEpoch for a master that another address has followed."""
         claim = self._claims.get(name)

@@ -18,7 +18,7 @@ import structlog
 from eruca.nameserver.config import NamesrvConfig
 from eruca.nameserver.epochs import OlderEpoch
 from eruca.nameserver.kv import LONGEST_CONTENT, ORDER_TOPIC_CONFIG, KVStore, TooLarge
-from eruca.nameserver.routes import UNIT, UNIT_SUB, LiveBroker, NameTaken, RouteTable
+from eruca.nameserver.routes import UNIT, UNIT_SUB, LiveBroker, NameTaken, RouteTable, TableFull
 from eruca.protocol import api, properties
 from eruca.protocol.bodies import (
     DIALECT_AT_ONCE,
@@ -54,6 +54,8 @@ _BODY_VERSION = 37
 """Brokers from this version on (V3_0_11) send a RegisterBrokerBody."""
 LONGEST_NAME = 255
 """Characters of the name of a broker or cluster, and of a host."""
+LONGEST_TOPIC = 512
+"""Characters of the name of a topic; Apache's brokers make names of up to 127, retry topics of groups of up to 255."""
 REPORT_RIVAL_EVERY = 60_000
 """A broker that asks again and again for a name that is taken leaves a line in the log every this many ms."""
 _FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
@@ -120,6 +122,9 @@ def _registered(
         raise _name_taken(server, ask, taken.holder) from None
     except OlderEpoch as older:
         raise _older_epoch(ask, older) from None
+    except TableFull as full:
+        raise _full(ask, full) from None
+    fault = fault or _without_room(server, ask)
     if is_new:
         log.info(
             "broker_registered",
@@ -169,18 +174,45 @@ def _is_address(address: str) -> bool:
 
 
 def _leave_out_of_bounds(ask: headers.RegisterBroker, topics: TopicConfigSerializeWrapper) -> str | None:
-    """Take the topics with more queues than a topic may have out of a registration; what is wrong with one of them.
+    """Take topics with more queues or longer names than a topic may have out of a registration; a fault of one of them.
 
     Its other topics count: a broker whose registration were refused would lose its routes.
     """
     faults = faults_of_queues(topics.topic_config_table)
+    faults |= {
+        name: f"its name has more than {LONGEST_TOPIC} characters"
+        for name, settings in topics.topic_config_table.items()
+        if max(len(name), len(settings.topic_name)) > LONGEST_TOPIC
+    }
     if not faults:
         return None
     for name in faults:
         del topics.topic_config_table[name]
     name, fault = next(iter(faults.items()))
-    log.warning("topics_not_registered", broker=ask.broker_name, count=len(faults), topic=name, reason=fault)
-    return f"the topic {name} is not registered: {fault}"
+    log.warning(
+        "topics_not_registered", broker=ask.broker_name, count=len(faults), topic=name[:LONGEST_TOPIC], reason=fault
+    )
+    return f"the topic {name[:LONGEST_TOPIC]} is not registered: {fault}"
+
+
+def _without_room(server: NameserverTables, ask: headers.RegisterBroker) -> str | None:
+    """The remark for a broker whose topics have no room; None where they have."""
+    live = server.table.known(ask)
+    if live is None or not live.left_out:
+        return None
+    most = server.config.max_registered_topics
+    fault = f"{server.table.taken_topics:,} topics of brokers have routes, and maxRegisteredTopics is {most:,}"
+    log.warning("topics_not_registered", broker=ask.broker_name, count=live.left_out, reason=fault)
+    return f"{live.left_out:,} topics are not registered: {fault}"
+
+
+def _full(ask: headers.RegisterBroker, full: TableFull) -> Refused:
+    remark = (
+        f"the broker at {ask.broker_addr} was not registered: {full.args[0]:,} brokers are, "
+        "and maxRegisteredBrokers of this nameserver allows no more"
+    )
+    log.warning("registration_refused", broker=ask.broker_addr, reason=remark)
+    return Refused(ResponseCode.SYSTEM_ERROR, remark)
 
 
 def _name_taken(server: NameserverTables, ask: headers.RegisterBroker, holder: LiveBroker) -> Refused:

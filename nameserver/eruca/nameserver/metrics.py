@@ -5,14 +5,18 @@ Owns the names of these metrics. Must not know how routes are kept.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from eruca.nameserver.kv import LONGEST_CONTENT, KVStore
-from eruca.nameserver.routes import RouteTable
+from eruca.nameserver.routes import Room, RouteTable
 from eruca.remoting.metrics import Metrics
 
 
-def add_metrics(metrics: Metrics, table: RouteTable, kv: KVStore) -> None:
+def add_metrics(metrics: Metrics, table: RouteTable, kv: KVStore, room: Callable[[], Room]) -> None:
     """Add the metrics of a nameserver."""
     metrics.limit("kv_bytes", lambda: LONGEST_CONTENT, lambda: kv.size)
+    metrics.limit("registered_brokers", lambda: room().brokers, lambda: table.broker_count)
+    metrics.limit("registered_topics", lambda: room().topics, lambda: table.taken_topics)
     metrics.gauge(
         "eruca_nameserver_brokers",
         "Registered brokers, by cluster.",

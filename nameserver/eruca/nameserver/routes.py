@@ -1,9 +1,11 @@
 """The routes: topics, brokers, clusters, and which brokers are alive (RouteInfoManager in 4.9.7).
 
 Pure: no socket, no file, no clock. Times are arguments in ms of the monotonic clock; a connection is an opaque value
-that is compared by identity. Invariants: a topic without queues, a broker name without an address and a cluster without
-brokers do not exist; each address of a route belongs to a registration, which ends with its connection; a name and id
-belong to one address at a time, of the highest epoch. What the end of a broker costs depends on its own topics only.
+that is compared by identity. Invariants: there are at most as many brokers and topics as the bounds allow, whoever
+registers them, since a nameserver may have no accounts; a topic without queues, a broker name without an address and
+a cluster without brokers do not exist; each address of a route belongs to a registration, which ends with its
+connection; a name and id belong to one address at a time, of the highest epoch. What the end of a broker costs depends
+on its own topics only.
 """
 
 from __future__ import annotations
@@ -58,6 +60,8 @@ class LiveBroker:
     """The last other address that asked for this name and id."""
     rival_reported: int = 0
     """When that address was reported last, in ms."""
+    left_out: int = 0
+    """How many of its topics had no room; while there are some, each of its registrations counts as changed."""
 
 
 class NameTaken(Exception):
@@ -66,6 +70,20 @@ class NameTaken(Exception):
     def __init__(self, holder: LiveBroker) -> None:
         super().__init__(holder.address)
         self.holder = holder
+
+
+class TableFull(Exception):
+    """A registration of one broker more than there may be; ``args`` hold how many that are."""
+
+
+@dataclass(slots=True)
+class Room:
+    """How much a table may hold; 0 for any number. Apache's nameserver has no bound."""
+
+    brokers: int = 0
+    """Registered brokers, each by its name and id."""
+    topics: int = 0
+    """Topics of brokers: a topic counts once for each broker name that has it."""
 
 
 @dataclass(slots=True)
@@ -83,9 +101,13 @@ class RouteTable:
     """All routes of a nameserver.
 
     The caller reports each connection that ends (``lost``); until then it counts as alive.
+
+    Args:
+        room: asked at each registration for how much there may be; without it, any number.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, room: Callable[[], Room] = Room) -> None:
+        self._room = room
         self._queues: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> queues
         self._named: dict[str, _Named] = {}  # broker name -> its brokers
         self._clusters: dict[str, dict[str, None]] = {}  # cluster -> broker names, in order of arrival
@@ -99,6 +121,8 @@ class RouteTable:
         """Registrations that were refused, by reason."""
         self.lost_brokers = 0
         """Brokers that were silent, or whose connection ended."""
+        self.taken_topics = 0
+        """The topics of all brokers: a topic counts once for each broker name that has it."""
 
     # ------------------------------------------------------------------ brokers come and go
 
@@ -116,19 +140,21 @@ class RouteTable:
         Topics that are missing from ``topics`` stay, so that one topic can be registered alone. Topics of a slave, and
         those of an unchanged data version, are ignored. With a higher epoch a broker replaces one at another address;
         with the same one only with ``takeover``, as in 4.9, else it raises NameTaken. With a lower one it raises
-        OlderEpoch as a master. Names do not depend on clusters: a route names no cluster.
+        OlderEpoch as a master. Names do not depend on clusters: a route names no cluster. Raises TableFull for one
+        broker too many; topics for which there is no room are left out (``LiveBroker.left_out``).
         """
         self._check_place(ask, topics.data_version.epoch, takeover)
+        self._check_room(ask, topics.data_version.epoch)
         self.registrations += 1
         is_changed = self.is_changed(ask, topics.data_version)
-        self._enter(ask, topics.data_version, connection, now)
+        live = self._enter(ask, topics.data_version, connection, now)
         for other in tuple(self._at_address[ask.broker_addr].values()):
             if other.name == ask.broker_name and other.broker_id != ask.broker_id:
                 self._remove(other)  # its role has changed
         if ask.broker_id == MASTER:
             self._epochs.claim(ask.broker_name, ask.broker_addr, topics.data_version.epoch)
             if is_changed:
-                self._add_queues(ask.broker_name, topics.topic_config_table.values())
+                self._add_queues(live, topics.topic_config_table.values())
         master = self._live.get((ask.broker_name, MASTER)) if ask.broker_id != MASTER else None
         if master is None:
             return RegisterBrokerReply()
@@ -149,6 +175,15 @@ class RouteTable:
             self.refusals["name_taken"] += 1
             raise NameTaken(holder)
 
+    def _check_room(self, ask: RegisterBroker, epoch: int) -> None:
+        """Raise TableFull for a broker that would be one too many; a claim of an epoch outlives its broker."""
+        most = self._room().brokers
+        is_new = self.holder(ask) is None and _is_full(most, len(self._live))
+        claims_anew = epoch > 0 and ask.broker_name not in self._epochs and _is_full(most, len(self._epochs))
+        if is_new or claims_anew:
+            self.refusals["full"] += 1
+            raise TableFull(most)
+
     def holder(self, ask: RegisterBroker | UnregisterBroker) -> LiveBroker | None:
         """The registration under a broker's name and id, at whatever address."""
         return self._live.get((ask.broker_name, ask.broker_id))
@@ -161,7 +196,7 @@ class RouteTable:
     def is_changed(self, ask: RegisterBroker | UnregisterBroker, version: DataVersion) -> bool:
         """Whether a broker's data version differs from the registered one."""
         live = self.known(ask)
-        return live is None or live.version != version
+        return live is None or live.left_out > 0 or live.version != version
 
     def touch(self, ask: UnregisterBroker, now: int) -> None:
         """Renew a registration without changes."""
@@ -185,7 +220,7 @@ class RouteTable:
         """Remove the brokers of an ended connection at once."""
         return self._remove_all(self._over.get(connection, {}).values())
 
-    def _enter(self, ask: RegisterBroker, version: DataVersion, connection: object, now: int) -> None:
+    def _enter(self, ask: RegisterBroker, version: DataVersion, connection: object, now: int) -> LiveBroker:
         key = ask.broker_name, ask.broker_id
         former = self._live.get(key)
         if former is not None:
@@ -202,6 +237,7 @@ class RouteTable:
         )
         if former is not None and former.address == live.address:
             live.rival, live.rival_reported = former.rival, former.rival_reported
+            live.left_out = former.left_out
         self._live[key] = live
         self._at_address.setdefault(live.address, {})[key] = live
         self._over.setdefault(connection, {})[key] = live
@@ -213,6 +249,7 @@ class RouteTable:
         self._clusters.setdefault(live.cluster, {})[live.name] = None
         if former is not None:
             self._leave_cluster(named, former.cluster)
+        return live
 
     def _unlink(self, live: LiveBroker) -> None:
         """Remove a registration from the indexes."""
@@ -249,15 +286,26 @@ class RouteTable:
         if named.clusters:
             named.data.cluster = next(iter(named.clusters))
 
-    def _add_queues(self, name: str, configs: Iterable[TopicConfig]) -> None:
-        topics = self._named[name].topics
+    def _add_queues(self, live: LiveBroker, configs: Iterable[TopicConfig]) -> None:
+        """Add the topics of a registration, of all of its broker's topics or of a changed one alone."""
+        topics, most = self._named[live.name].topics, self._room().topics
+        added = left = 0
         for config in configs:
-            topics[config.topic_name] = None
-            self._queues.setdefault(config.topic_name, {})[name] = _queues_of(name, config)
+            topic = config.topic_name
+            if topic not in topics:
+                if _is_full(most, self.taken_topics):
+                    left += 1
+                    continue
+                added += 1
+                self.taken_topics += 1
+                topics[topic] = None
+            self._queues.setdefault(topic, {})[live.name] = _queues_of(live.name, config)
+        live.left_out = max(left, live.left_out - added)
 
     def _drop_queues(self, topic: str, name: str) -> None:
         queues = self._queues[topic]
         del queues[name]
+        self.taken_topics -= 1
         if not queues:
             del self._queues[topic]
 
@@ -308,6 +356,11 @@ class RouteTable:
         """The number of topics that have a route."""
         return len(self._queues)
 
+    @property
+    def broker_count(self) -> int:
+        """The number of registered brokers."""
+        return len(self._live)
+
     def brokers(self) -> Counter[str]:
         """The number of registered brokers in each cluster."""
         return Counter(live.cluster for live in self._live.values())
@@ -342,6 +395,10 @@ class RouteTable:
             names += [cluster, *brokers]
         addresses = next((named.data.broker_addrs for named in self._named.values()), None)
         return TopicList(topic_list=names, broker_addr=addresses[min(addresses)] if addresses else None)
+
+
+def _is_full(most: int, taken: int) -> bool:
+    return 0 < most <= taken
 
 
 def _drop_entry(index: dict[_Place, dict[_Key, LiveBroker]], place: _Place, live: LiveBroker) -> None:
