@@ -214,3 +214,16 @@ async def test_without_a_master_requests_wait_for_a_while_as_many_as_the_setting
         "this broker has handed the mastership over, and the new master cannot be reached",
     }
     group.etcd.return_again()
+
+
+@pytest.mark.slow
+async def test_without_a_master_requests_wait_for_a_while_up_to_64_mib_of_them(group: Group) -> None:
+    one, _ = await handed_over(group)
+    group.etcd.away = True
+    await group.stop(2)
+    peers = [await one.peer() for _ in range(17)]
+    large = bytes(4_000_000)  # 16 of them and their headers are less than 64 MiB, 17 are more
+    answers = await asyncio.gather(*(peer.ask(SEND, message(), large, within=20) for peer in peers))
+    assert sorted(each.code for each in answers) == [2, *[14] * 16]
+    assert (await peers[0].ask(SEND, message(), large, within=20)).code == 14, "they make room when they end"
+    group.etcd.return_again()
