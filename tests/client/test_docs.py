@@ -34,7 +34,7 @@ from eruca.standalone.background import BackgroundCluster
 from tests.client.conftest import small_broker
 from tests.support.examples import DOCS, examples_of
 
-PAGES = ("app.md", "client.md", "coming-from.md", "observability.md", "polling.md", "retries.md")
+PAGES = ("app.md", "client.md", "coming-from.md", "filters.md", "observability.md", "polling.md", "retries.md")
 ALL_PAGES = (*PAGES, "security.md")
 CLASSES = (
     *(App, ClientSettings, Credentials, Message, Tls),
@@ -52,6 +52,7 @@ def nameserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A cluster for all examples of the page."""
     broker = small_broker()
     broker.store.mapped_file_size_commit_log = 16 << 20  # a batch lies in one file
+    broker.enable_property_filter = True
     with BackgroundCluster(tmp_path_factory.mktemp("docs"), broker=broker) as cluster:
         yield cluster.address
 
