@@ -76,6 +76,8 @@ _FEW: Final = 4096
 """Bytes of a header whose fields need no counting."""
 _MOST_MARKS: Final = 64 * 1024
 """Quotation marks and brackets of a header, whether they are in a text or not, at most: each takes time."""
+_MOST_COMMAS: Final = 256 * 1024
+"""Commas, backslashes and blanks of a header, likewise; no client writes a text with that many."""
 _LARGE: Final = 64 * 1024
 """Bytes of a header that is not tried the quick way first: what does not fit there would be read twice."""
 
@@ -210,6 +212,8 @@ def _has_few_fields(data: bytes) -> bool:
     """Whether a JSON header has at most MAX_FIELDS fields, as its texts show, and is read in a short time."""
     quotes = data.count(b'"')
     if quotes + data.count(b"[") + data.count(b"{") > _MOST_MARKS:
+        return False
+    if data.count(b",") + data.count(b"\\") + data.count(b" ") > _MOST_COMMAS:
         return False
     if quotes <= 4 * MAX_FIELDS:
         return True

@@ -22,7 +22,10 @@ _length = struct.Struct(">i")
 _unsigned = struct.Struct(">I").unpack_from
 MAX_FIELDS: Final = 256
 """The most fields of a header. RocketMQ's longest has some 20."""
-TOO_MANY: Final = f"a header of more than {MAX_FIELDS} fields, or of too many brackets and quotation marks, is refused"
+TOO_MANY: Final = (
+    f"a header of more than {MAX_FIELDS} fields, or of too many brackets, quotation marks, commas, backslashes or "
+    "blanks, is refused"
+)
 _FEW: Final = 4096
 """Bytes of entries that need no counting."""
 _TOO_LONG = "a header entry is longer than the header that holds it"

@@ -31,7 +31,7 @@ routes: Routes[Broker] = Routes()
 OLDEST_MEMBER = 28
 """The MQVersion ordinal (V3_0_7_SNAPSHOT) of the first clients that know the requests 220 and 221."""
 QUEUES_SHOWN = 32
-"""Queues whose offsets a line of the audit log has."""
+"""Queues that a line of a log names."""
 STATUS_WITHIN = 5.0
 """Seconds in which a member must answer a 221."""
 
@@ -134,6 +134,7 @@ async def _new_offset(broker: Broker, ask: ResetOffset) -> dict[MessageQueue, in
 async def _new_offsets(broker: Broker, ask: ResetOffset) -> dict[MessageQueue, int]:
     topic, store = ask.topic, broker.store
     offsets: list[QueueOffsets] = []
+    fresh: list[int] = []
     async for queues in sliced(batches(range(_known(broker, ask).write_queue_nums))):
         if ask.timestamp == END:
             found = [store.max_offset(topic, queue_id) for queue_id in queues]
@@ -141,14 +142,17 @@ async def _new_offsets(broker: Broker, ask: ResetOffset) -> dict[MessageQueue, i
             found = await store.lookup(
                 partial(Lookup.offsets_by_time, topic=topic, queue_ids=queues, timestamp=ask.timestamp)
             )
-        offsets += [
-            QueueOffsets(broker.offsets.query(ask.group, topic, queue_id), offset)
-            for queue_id, offset in zip(queues, found, strict=True)
-        ]
-    fresh = [queue_id for queue_id, queue in enumerate(offsets) if queue.committed == -1]
+        for queue_id, offset in zip(queues, found, strict=True):
+            committed = broker.offsets.query(ask.group, topic, queue_id)
+            offsets.append(QueueOffsets(committed, offset))
+            if committed == -1:
+                fresh.append(queue_id)
     if fresh:
-        log.info("reset_refused", group=ask.group, topic=topic, queues_without_offset=fresh)
-    targets = plan(ask.group, offsets, ask.is_force)
+        shown = fresh[:QUEUES_SHOWN]
+        log.info(
+            "reset_refused", group=ask.group, topic=topic, queues_without_offset=shown, more=len(fresh) - len(shown)
+        )
+    targets = [each async for some in sliced(batches(offsets)) for each in plan(ask.group, some, ask.is_force)]
     return {MessageQueue(topic, broker.name, queue_id): offset async for queue_id, offset in sliced(enumerate(targets))}
 
 
