@@ -105,6 +105,7 @@ def _make_reader(kind: type[T]) -> Read[T]:
         decoder = msgspec.json.Decoder(kind)
     except TypeError:  # maps keyed by objects, which JSON does not have
         return lambda data, dialect=MAX_SIZE: fit(kind, loads(data))
+    integer_keys = _has_integer_keys(inspect.type_info(kind))
 
     def read(data: bytes | bytearray | memoryview | str, dialect: int = MAX_SIZE) -> T:
         raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
@@ -119,7 +120,7 @@ def _make_reader(kind: type[T]) -> Read[T]:
                 f"it has {len(raw)} bytes and is no plain JSON with members of the right types; such a text may have "
                 f"{dialect} bytes"
             )
-        if plain:
+        if plain and integer_keys:  # else it would not help, and it holds the interpreter for as long as it takes
             try:
                 return decoder.decode(quote_integer_keys(raw))
             except _UNREADABLE:
@@ -127,6 +128,21 @@ def _make_reader(kind: type[T]) -> Read[T]:
         return fit(kind, loads(raw))
 
     return read
+
+
+def _has_integer_keys(info: inspect.Type) -> bool:
+    """Whether a type has a map with integer keys anywhere."""
+    match info:
+        case inspect.DictType():
+            return isinstance(info.key_type, inspect.IntType) or _has_integer_keys(info.value_type)
+        case inspect.StructType():
+            return any(_has_integer_keys(field.type) for field in info.fields)
+        case inspect.ListType() | inspect.SetType() | inspect.VarTupleType():
+            return _has_integer_keys(info.item_type)
+        case inspect.UnionType():
+            return any(_has_integer_keys(each) for each in info.types)
+        case _:
+            return False
 
 
 def _plan(info: inspect.Type) -> Fit:
