@@ -347,14 +347,15 @@ class Sender:
         target = topic.targets[number]
         if target is None or target.connection.closed or target.connection not in self.session.greeted:
             target = topic.targets[number] = self._connected(target, queue)
-        oneway = send.kind.oneway
-        if backoff is not None and not oneway:
-            closed = backoff.is_closed(queue.broker_name) if target is None else queue in backoff.queues
-            if closed:
-                send.queue = queue
-                self._end_attempt(send)
-                self._wait(send, backoff)
-                return None
+        if (
+            backoff is not None
+            and not send.kind.oneway
+            and (queue in backoff.queues or (target is None and backoff.is_closed(queue.broker_name)))
+        ):
+            send.queue = queue
+            self._end_attempt(send)
+            self._wait(send, backoff)
+            return None
         if target is None or queue in self._gates:
             send.queue = queue
             self._gates.wait(send)
