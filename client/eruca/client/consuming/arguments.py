@@ -56,7 +56,6 @@ class MemberKeywords(TypedDict, total=False):
     pull_time_delay_when_exception: float
     max_reconsume_times: int | None
     retry: Backoff | None
-    suspend_time: float
     broadcast: bool
     offset_folder: str | Path | None
     offset_interval: float
@@ -80,6 +79,7 @@ class ConsumerKeywords(MemberKeywords, total=False):
     consume_message_batch_max_size: int | None
     orderly: bool
     ordered_by: KeyOf | None
+    suspend_time: float
     auto_commit: bool
 
 
@@ -101,6 +101,7 @@ class OrderlyKeywords(_Constructor, total=False):
 
     orderly: Required[Literal[True]]
     ordered_by: None
+    suspend_time: float
     auto_commit: bool
 
 
@@ -109,6 +110,7 @@ class KeyedKeywords(_Constructor, total=False):
 
     ordered_by: Required[KeyOf]
     orderly: Literal[False]
+    suspend_time: float
     auto_commit: Literal[True]
 
 
@@ -116,3 +118,4 @@ class EitherKeywords(_Constructor, total=False):
     """Options of a consumer whose order is chosen at run time."""
 
     orderly: bool
+    suspend_time: float

@@ -20,6 +20,9 @@ from eruca.client.consuming.send_back import DEFAULT_MAX_RECONSUME_TIMES
 from eruca.client.errors import BadConfig, UsageError
 from eruca.client.outcomes import LONGEST_SUSPENSION, Backoff
 
+SUSPEND_TIME = 1.0
+"""The default of ``suspend_time``."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerOptions:
@@ -57,6 +60,8 @@ class ListenerOptions:
                 raise UsageError("ordered_by is a coroutine function: a plain function of the message is expected.")
             if self.orderly:
                 raise BadConfig("orderly=True keeps the order of whole queues: leave it out with ordered_by=")
+        if self.suspend_time != SUSPEND_TIME and not self.in_order:
+            raise BadConfig("suspend_time is for consumers in order: add orderly=True or ordered_by=, or give retry=")
         if not self.auto_commit and not self.orderly:
             raise BadConfig("auto_commit=False is for orderly consumers: add orderly=True")
         if self.max_reconsume_times == -1:

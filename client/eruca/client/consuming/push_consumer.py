@@ -28,7 +28,7 @@ from eruca.client.consuming.arguments import (
     OrderlyMessageListener,
     PlainListener,
 )
-from eruca.client.consuming.listener_options import ListenerOptions
+from eruca.client.consuming.listener_options import SUSPEND_TIME, ListenerOptions
 from eruca.client.consuming.member_options import MemberOptions
 from eruca.client.consuming.message_stream import Messages
 from eruca.client.consuming.ordered_queue import KeyOf
@@ -196,7 +196,7 @@ class PushConsumer(Client):
         retry: Backoff | None = None,
         orderly: bool = False,
         ordered_by: KeyOf | None = None,
-        suspend_time: float = 1.0,
+        suspend_time: float = SUSPEND_TIME,
         auto_commit: bool = True,
         broadcast: bool = False,
         offset_folder: str | Path | None = None,
