@@ -142,7 +142,6 @@ async def test_up_to_a_time_that_is_to_come(lab: Lab) -> None:
         (("send", "T", "--json", "--lines"), "give one of --json and --lines"),
         (("move", "g", "--to", "nowhere"), "takes topic or retry"),
         (("move", "g", "--count", "0"), "option --count takes a number of messages, 1 or more, not 0"),
-        (("check",), "<what> is missing: give it as the first word, or with --what"),
     ],
 )
 async def test_wrong_command_lines(lab: Lab, line: tuple[str, ...], words: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -120,13 +121,34 @@ async def test_a_cluster_that_nobody_reaches_is_unknown(lab: Lab) -> None:
 
 async def test_wrong_questions(lab: Lab) -> None:
     for line, words in (
+        ((), "<what> is missing: give it as the first word, or with --what"),
         (("shrug",), "there is no check 'shrug': lag, broker,"),
         (("lag",), "give the consumer group with -g"),
         (("topic",), "give the topic with -t"),
         (("lag", "-g", "g", "-w", "many"), "takes a number, not 'many'"),
     ):
         done = await lab.mqadmin("check", *line)
-        assert (done.status, words in done.err) == (2, True), done
+        assert (done.status, words in done.err) == (3, True), done
+        assert done.out.startswith("UNKNOWN - ") and words in done.out.splitlines()[0], done
+
+
+async def test_whatever_fails_is_unknown_and_in_the_line_that_a_monitor_shows(lab: Lab, tmp_path: Path) -> None:
+    context = {"MQADMIN_CONTEXT": "nowhere", "XDG_CONFIG_HOME": str(tmp_path)}
+    for line, environment in (
+        (("lag", "-g", "g", "--timeout", "soon"), {}),
+        (("lag", "-g", "g", "-n", "a b:9876"), {}),
+        (("lag", "--no-such-option"), {}),
+        (("lag", "-g", "g"), context),
+    ):
+        done = await lab.mqadmin("check", *line, environment=environment)
+        (shown,) = done.out.splitlines()
+        assert done.status == 3 and shown.startswith("UNKNOWN - "), done
+        assert done.err.startswith("mqadmin check: "), done
+
+
+async def test_help_says_the_statuses_of_a_check(lab: Lab) -> None:
+    page = (await lab.done("help", "check")).out
+    assert page.endswith("Exit status:\n   0    OK\n   1    WARNING\n   2    CRITICAL\n   3    UNKNOWN\n")
 
 
 async def test_the_form_of_prometheus(behind: Lab) -> None:

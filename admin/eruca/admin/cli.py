@@ -109,16 +109,21 @@ async def _run(
             return Status.DONE
         with in_zone(given.get("tz")):
             return await _do(found, given, environment, properties, streams)
-    except UsageError as error:
-        out.write(found.usage())
-        err.write(f"mqadmin {found.name}: {harmless(str(error))}\n")
-        return error.status
-    except AdminError as error:
-        err.write(f"mqadmin {found.name}: {harmless(str(error))}\n")
-        return error.status
-    except ProtocolError as error:
-        err.write(f"mqadmin {found.name}: {harmless(str(error))}\n")
-        return Status.FAILED
+    except (AdminError, ProtocolError) as error:
+        return _failed(found, error, streams)
+
+
+def _failed(found: Command, error: AdminError | ProtocolError, streams: Streams) -> int:
+    """Say what was wrong, and give the exit status."""
+    sentence, failure = harmless(str(error)), found.statuses.failure
+    if failure is not None:
+        streams.out.write(f"{found.statuses.meanings[failure]} - {sentence}\n")
+    elif isinstance(error, UsageError):
+        streams.out.write(found.usage())
+    streams.err.write(f"mqadmin {found.name}: {sentence}\n")
+    if failure is not None:
+        return failure
+    return error.status if isinstance(error, AdminError) else Status.FAILED
 
 
 def unknown(name: str) -> str:

@@ -17,7 +17,7 @@ import msgspec
 from eruca.admin import posix
 from eruca.admin.catalogue import LINES
 from eruca.admin.client import Admin
-from eruca.admin.errors import AdminError, BadValue, Status
+from eruca.admin.errors import MEANINGS, AdminError, BadValue, Status
 from eruca.admin.posix import Operand, Option
 from eruca.admin.text import columns, harmless
 from eruca.protocol.bodies import Body
@@ -227,6 +227,19 @@ class Shown:
     """What prints it in the forms that only its command has."""
 
 
+@dataclass(frozen=True, slots=True)
+class Statuses:
+    """The exit statuses of a command: what each says, for help and documentation, and that of any failure."""
+
+    meanings: Mapping[int, str]
+    failure: int | None = None
+    """Where a program reads the status that knows none of mqadmin's. The sentence goes to the output, too, as such a
+    program shows nothing else. None: an error has a status of its own."""
+
+
+USUAL = Statuses(MEANINGS)
+
+
 Run = Callable[[Job], Coroutine[Any, Any, Shown | None] | AsyncGenerator[Shown, None]]
 """Gives the result, or the results one after the other; None where all was printed."""
 
@@ -246,6 +259,7 @@ class Command:
     """The option that words without an option belong to."""
     forms: tuple[str, ...] = FORMS
     """The forms of its results."""
+    statuses: Statuses = USUAL
 
     def usage(self) -> str:
         """The text that explains the command."""
@@ -278,6 +292,7 @@ def command(
     reads: bool | None = None,
     operand: Operand | None = None,
     forms: tuple[str, ...] = (),
+    statuses: Statuses = USUAL,
 ) -> Callable[[Callable[[Job], Any]], Run]:
     """Declare a command of the catalogue.
 
@@ -294,9 +309,8 @@ def command(
         more = [_output((*own, *options), (*FORMS, *forms))] if results else []
         if results and (iscoroutinefunction(run) if reads is None else reads):
             more.append(WATCH)
-        declared = Command(
-            name, LINES[name], (*COMMON, *more, *own, *options), run, alias, results, operand, (*FORMS, *forms)
-        )
+        options_ = (*COMMON, *more, *own, *options)
+        declared = Command(name, LINES[name], options_, run, alias, results, operand, (*FORMS, *forms), statuses)
         for each in filter(None, (name, alias)):
             if each.lower() in COMMANDS:
                 raise ValueError(f"two commands are called {each}")

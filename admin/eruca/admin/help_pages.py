@@ -12,7 +12,7 @@ from typing import Final
 from eruca.admin import contexts
 from eruca.admin.catalogue import LINES, SET, SUBJECTS, names_of
 from eruca.admin.command import Command
-from eruca.admin.errors import MEANINGS, Status
+from eruca.admin.errors import Status
 from eruca.admin.examples import Example, examples, examples_of
 
 _WORDS: Final = {
@@ -107,8 +107,12 @@ def _listed(found: Iterable[Example]) -> str:
 
 
 def _statuses(found: Command) -> str:
-    left_out = () if may_only_look(found) else (Status.WOULD_CHANGE,)
-    return "".join(f"   {status:<3}  {text}\n" for status, text in MEANINGS.items() if status not in left_out)
+    meanings = [
+        (status, text)
+        for status, text in found.statuses.meanings.items()
+        if status is not Status.WOULD_CHANGE or may_only_look(found)
+    ]
+    return "".join(f"   {status:<3}  {text}\n" for status, text in meanings)
 
 
 def may_only_look(found: Command) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from eruca.admin.command import Job, Shown, command
+from eruca.admin.command import Job, Shown, Statuses, command
 from eruca.admin.errors import BadValue, Status
 from eruca.admin.posix import Operand, Option
 from eruca.admin.results.checks import CHECKS, Ask, Check, State, perform
@@ -13,6 +13,7 @@ from eruca.admin.results.lags import Lags, lags, span
 
 _GROUP = Option("g", "group", "these consumer groups; default: all", kind="group")
 _KINDS = tuple(CHECKS)
+_NAGIOS = Statuses({state.value: state.name for state in State}, failure=State.UNKNOWN)
 _histories: WeakKeyDictionary[Job, History] = WeakKeyDictionary()
 """What each run of ``lag --watch`` has seen."""
 
@@ -49,9 +50,10 @@ async def lag(job: Job) -> Shown:
     results=(Check,),
     operand=Operand(Option("", "what", f"what: {', '.join(_KINDS)}", required=True, choices=_KINDS)),
     forms=("prometheus",),
+    statuses=_NAGIOS,
 )
 async def check(job: Job) -> Shown:
-    """208, 203, 202 or 28, by what is checked. What cannot be asked is UNKNOWN (3)."""
+    """208, 203, 202 or 28, by what is checked. What cannot be asked, and a wrong command line, is UNKNOWN (3)."""
     name = job.text("what")
     if name not in CHECKS:
         raise BadValue(f"there is no check '{name}': {', '.join(_KINDS)}")
