@@ -213,7 +213,7 @@ async def test_what_cannot_be_done_is_said_in_one_line(line: tuple[str, ...], wo
     [
         (("updateTopic", "-t", "T", "-b", "127.0.0.1:1", "-r", "x"), "option -r takes a whole number, not 'x'"),
         (("topicList", "-n", "http://here:9876"), "a nameserver is named as host:port, without 'http://'"),
-        (("topicList", "-n", "here:70000"), "'here:70000' is no address of a nameserver: give host:port, with a port"),
+        (("topicList", "-n", "here:70000"), "'here:70000' is no address of a nameserver: a port is a number from 1"),
         (("topicList", "--timeout", "0"), "option --timeout takes seconds, more than 0 and at most 3600, not '0'"),
         (("clusterList", "-n", "127.0.0.1:1", "-i", "0"), "option -i takes seconds, 1 or more, not 0"),
         (("updateTopic", "-t", "T", "-b", "127.0.0.1:1", "-o", "x"), "option -o takes true or false, not 'x'"),

@@ -116,9 +116,20 @@ def test_without_a_nameserver_the_sentence_says_what_to_set() -> None:
         find_nameservers(None, {})
 
 
-@pytest.mark.parametrize("address", ["http://x:80/y", "host:port", ":9876", "host:99999"])
-def test_an_address_that_cannot_be_one(address: str) -> None:
-    with pytest.raises(BadConfig, match=r"cannot be read: \"host:port\" is expected"):
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("http://x:80/y", '"host:port" is expected'),
+        ("host:port", '"host:port" is expected'),
+        (":9876", '"host:port" is expected'),
+        ("a b:1", '"host:port" is expected'),
+        ("host:99999", "a port is a number from 1 to 65535"),
+        ("user@mq:9876", "leave out the account before @"),
+        ("::1:9876", "an IPv6 address stands in brackets"),
+    ],
+)
+def test_an_address_that_cannot_be_one(address: str, words: str) -> None:
+    with pytest.raises(BadConfig, match=f"cannot be read: {words}"):
         find_nameservers(address, {})
     with pytest.raises(BadConfig, match=f'^NAMESRV_ADDR="{re.escape(address)}": the nameserver address'):
         find_nameservers(None, {"NAMESRV_ADDR": address})

@@ -33,6 +33,7 @@ from eruca.protocol.header import Header
 from eruca.protocol.headers import clients, routes
 from eruca.protocol.names import is_retry_topic, retry_topic
 from eruca.protocol.signature import Credentials
+from eruca.remoting.addresses import whole_address
 from eruca.remoting.calls import Answer
 from eruca.remoting.channels import Channels
 from eruca.remoting.errors import CallTimedOut, ConnectFailed, RemotingError
@@ -337,12 +338,10 @@ def nameserver_addresses(text: str) -> list[str]:
     for each in filter(None, map(str.strip, text.replace(",", ";").split(";"))):
         if "://" in each:
             raise BadValue(f"a nameserver is named as host:port, without '{each.partition('://')[0]}://'")
-        host, colon, port = each.rpartition(":")
-        if not colon or each.endswith("]"):
-            host, port = each, str(_PORT)
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise BadValue(f"'{each}' is no address of a nameserver: give host:port, with a port from 1 to 65535")
-        found.append(f"{host}:{port}")
+        try:
+            found.append(whole_address(each, _PORT))
+        except ValueError as fault:
+            raise BadValue(f"'{each[:80]}' is no address of a nameserver: {fault}") from None
     return list(dict.fromkeys(found))
 
 

@@ -27,6 +27,7 @@ from eruca.protocol import names
 from eruca.protocol.compression import MAX_BODY, Kind
 from eruca.protocol.signature import Credentials
 from eruca.remoting import Tls
+from eruca.remoting.addresses import whole_address
 
 NAMESERVER_VARIABLES = ("ROCKETMQ_NAMESRV_ADDR", "NAMESRV_ADDR")
 DEFAULT_NAMESERVER_PORT = 9876
@@ -346,12 +347,10 @@ def read_addresses(given: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _address(text: str) -> str:
-    host, separator, port = text.removeprefix("http://").rpartition(":")
-    if not separator or text.endswith("]"):
-        host, port = text.removeprefix("http://"), str(DEFAULT_NAMESERVER_PORT)
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536 or "/" in host:
-        raise BadConfig(f'the nameserver address "{text}" cannot be read: "host:port" is expected, such as "mq1:9876"')
-    return f"{host}:{port}"
+    try:
+        return whole_address(text.removeprefix("http://"), DEFAULT_NAMESERVER_PORT)
+    except ValueError as fault:
+        raise BadConfig(f'the nameserver address "{text[:80]}" cannot be read: {fault}') from None
 
 
 def check_group(group: str, kind: str) -> None:

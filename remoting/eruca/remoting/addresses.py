@@ -19,6 +19,27 @@ def split_address(address: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+def whole_address(text: str, usual_port: int) -> str:
+    """``host:port`` of a text that a person wrote, perhaps without the port.
+
+    Raises ValueError, whose words say what to write instead.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(usual_port)
+    in_brackets = host[:1] == "[" and host[-1:] == "]"
+    if "@" in host:
+        raise ValueError("leave out the account before @: an access key has a setting of its own")
+    if not in_brackets and ":" in host:
+        raise ValueError(f'an IPv6 address stands in brackets, such as "[::1]:{usual_port}"')
+    if port.isdecimal() and not (port.isascii() and len(port) < 6 and 0 < int(port) < 65536):
+        raise ValueError("a port is a number from 1 to 65535")
+    known = _numeric(host[1:-1].partition("%")[0]) is not None if in_brackets else is_host(host)
+    if not known or not port.isdecimal():
+        raise ValueError(f'"host:port" is expected, such as "mq1:{usual_port}"')
+    return f"{host}:{port}"
+
+
 def peer_of(name: Any) -> tuple[str, int]:
     """Address and port of a socket's name; an IPv4 peer has the same address on a socket of both kinds (``::``)."""
     host = str(name[0])
