@@ -34,7 +34,7 @@ def subjects() -> list[str]:
 
 def _table(mark: str) -> str:
     if mark == "exit statuses":
-        rows = [f"| {status.value} | {text} |" for status, text in MEANINGS.items()]
+        rows = [f"| {status:d} | {text} |" for status, text in MEANINGS.items()]
         return "\n".join(["| status | meaning |", "|---|---|", *rows, ""])
     found = [find(name) for name in names_of(mark.removeprefix("commands: "))]
     rows = [f"| `{call(each)}` | {_cell(each.help)} | {_cell(requests(each))} |" for each in found if each is not None]

@@ -46,7 +46,7 @@ def test_every_tool_knows_the_same_source_roots() -> None:
         "$MYPY_CONFIG_FILE_DIR",
         *(f"$MYPY_CONFIG_FILE_DIR/{root}" for root in roots),
     ]
-    assert tools["mypy"]["files"] == [*roots, "tests"]
+    assert tools["mypy"]["files"] == [*roots, "tests", "hatch_build.py", "deploy", ".ci"]
     assert set(tools["ruff"]["src"]) == {*roots, "."}
     assert set(tools["importlinter"]["root_packages"]) == {
         f"eruca.{package.name}"

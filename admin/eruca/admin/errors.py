@@ -27,7 +27,7 @@ class Status(IntEnum):
     INTERRUPTED = 130
 
 
-MEANINGS: Final = {
+MEANINGS: Final[dict[int, str]] = {
     Status.DONE: "done",
     Status.FAILED: "a broker or nameserver refused or is away, or mqadmin refused to act",
     Status.USAGE: "the command line is wrong",
