@@ -10,9 +10,9 @@ import pytest
 
 from eruca.client import LitePullConsumer, Message
 from eruca.client.consuming.arguments import ConsumerKeywords
-from eruca.client.errors import UsageError
+from eruca.client.errors import BadName, UsageError
 from eruca.client.message import MessageKeywords
-from eruca.faststream import RocketMQBroker, RocketMQPublishMessage, TestRocketMQBroker
+from eruca.faststream import RocketMQBroker, RocketMQPublishMessage, RocketMQRouter, TestRocketMQBroker
 from eruca.faststream.options import ConsumerOptions, MessageOptions, PullOptions
 
 
@@ -43,6 +43,12 @@ def test_what_nobody_takes_is_told_where_it_is_written() -> None:
         with pytest.raises(UsageError, match=sentence):
             declare("Orders", **options)
     assert not broker.subscribers
+
+
+def test_a_prefix_that_makes_an_illegal_topic_is_seen_in_the_topic() -> None:
+    router = RocketMQRouter(prefix="shop.")
+    with pytest.raises(BadName, match=r"topic\[shop\.Orders\] contains illegal characters"):
+        router.subscriber("Orders")
 
 
 async def test_so_is_it_at_a_send() -> None:

@@ -11,6 +11,7 @@ from faststream._internal.configs import BrokerConfig, UnderlyingDriverAnnotatio
 from faststream.exceptions import IncorrectState
 
 from eruca.client import ClientSettings, Hook, LitePullConsumer, Producer, PushConsumer
+from eruca.client.config import check_topic
 from eruca.faststream.options import ConsumerOptions, PullOptions
 
 DEFAULT_GROUP = "faststream"
@@ -28,6 +29,8 @@ class Subscription:
 
     def check(self) -> None:
         """Raise what a consumer raises for options and an expression that it does not take."""
+        for topic in self.topics:  # first, as a group without a name has the topics in its own
+            check_topic(topic)
         make: Any = PushConsumer  # whose overloads want each kind of consumption in a call of its own
         self.subscribe(make(self.group, print, **self.options))
 
