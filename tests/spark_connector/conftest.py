@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from eruca.spark_connector import java
 from eruca.spark_connector.runtime import clients
 from eruca.spark_connector.runtime.clients import ClusterClients
+from tests.spark_connector.retention import SETTINGS
 from tests.support.eruca import ErucaCluster
 from tests.support.ports import free_port
 from tests.support.processes import Process
@@ -35,6 +36,13 @@ def cluster() -> Iterator[ErucaCluster]:
     """A name server and a broker."""
     with tempfile.TemporaryDirectory(prefix="eruca-spark-") as home, ErucaCluster(Path(home)) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ErucaCluster]:
+    """A broker that deletes files of 256 KiB when they are old."""
+    with ErucaCluster(tmp_path_factory.mktemp("forgetful"), SETTINGS) as cluster:
+        yield cluster
 
 
 @pytest.fixture

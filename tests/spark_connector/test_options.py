@@ -56,7 +56,14 @@ def test_one_way_to_choose_topics() -> None:
     [
         ({"startingofset": "latest"}, "has no option startingofset: did you mean startingOffsets?"),
         ({"kafka.bootstrap.servers": "a:1"}, "has no option kafka.bootstrap.servers: did you mean nameServer?"),
-        ({"path": "/x"}, "has no option path: there are accessKey"),
+        ({"KAFKA.group.id": "g"}, "did you mean pullGroup?"),
+        ({"path": "orders"}, "has no option path: did you mean subscribe?"),
+        ({"topic": "orders"}, "has no option topic: did you mean subscribe?"),
+        ({"topicpattern": "o.*"}, "did you mean subscribePattern?"),
+        ({"includeheaders": "true"}, "leave it out, the column properties is there without one."),
+        ({"kafka.auto.offset.reset": "latest"}, "leave it out, startingOffsets says where a query begins."),
+        ({"kafka.fetch.min.bytes": "1"}, "settings of Kafka's clients have no meaning here; there are accessKey"),
+        ({"xyz": "1"}, "has no option xyz: there are accessKey"),
         ({"minpartitions": "0"}, 'The option minPartitions="0" cannot be read: 1 or more is expected.'),
         ({"pullpipeline": "1025"}, 'The option pullPipeline="1025" cannot be read: 1024 or less is expected.'),
         ({"pullbatchsize": "many"}, 'The option pullBatchSize="many" cannot be read: a whole number is expected.'),
@@ -66,6 +73,18 @@ def test_one_way_to_choose_topics() -> None:
         ({"startingoffsets": '{"t": {"b": {"0": -3}}}'}, "a whole number from -2 on"),
         ({"startingoffsets": '{"t": [0]}'}, "an object with a broker of t as key"),
         ({"startingoffsets": "group"}, "needs the option commitGroup"),
+        ({"endingoffsets": "group"}, 'endingOffsets="group" needs the option commitGroup'),
+        (
+            {"startingoffsets": '{"t": {"b": {"0": 50}}}', "endingoffsets": '{"t": {"b": {"0": 5}}}'},
+            "which is above 5 in endingOffsets: exchange or correct them",
+        ),
+        (
+            {
+                "startingoffsetsbytimestamp": '{"t": {"b": {"0": 1800000000002}}}',
+                "endingoffsetsbytimestamp": '{"t": {"b": {"0": 1800000000001}}}',
+            },
+            "which is above 1800000000001 in endingOffsetsByTimestamp",
+        ),
         ({"commitgroup": "a b"}, "contains illegal characters"),
         ({"tags": " "}, "The option tags is empty"),
         ({"tags": "a,b"}, "tags are joined by two bars, 'a || b'"),
@@ -103,6 +122,9 @@ def test_a_projection_names_columns_that_there_are() -> None:
         check_projection(StructType([StructField("queueoffset", LongType())]))
     with pytest.raises(BadOption, match="has no column offset: did you mean queueOffset"):
         check_projection(StructType([StructField("offset", LongType())]))
+    for name, ours in {"value": "body", "key": "keys", "partition": "queueId", "timestamp": "storeTimestamp"}.items():
+        with pytest.raises(BadOption, match=f"has no column {name}: did you mean {ours}"):
+            check_projection(StructType([StructField(name, LongType())]))
     with pytest.raises(BadOption, match="queueOffset is of type bigint, not int"):
         check_projection(StructType([StructField("queueOffset", IntegerType())]))
     with pytest.raises(BadOption, match="names no column"):

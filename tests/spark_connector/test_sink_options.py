@@ -33,6 +33,9 @@ def test_defaults_and_values() -> None:
     ("options", "streaming", "sentence"),
     [
         ({"topics": "a"}, True, "The rocketmq sink has no option topics: did you mean topic?"),
+        ({"path": "orders"}, False, "has no option path: did you mean topic?"),
+        ({"kafka.acks": "all"}, True, "leave it out, a message is sent when its broker has stored it."),
+        ({"kafka.batch.size": "9"}, True, "did you mean sendBatchBytes?"),
         ({"topic": "a b"}, True, "illegal characters"),
         ({"delivery": "exactly-once"}, True, "at-least-once or transactional is expected"),
         ({"sendbatchbytes": "5m"}, True, "a number of bytes up to 4m is expected"),
@@ -65,6 +68,8 @@ def test_columns() -> None:
         ("xyz string", {"topic": "t"}, "The rocketmq sink has no column xyz: it takes body, topic"),
         ("body string, tag string", {"topic": "t"}, "no column tag: did you mean tags?"),
         ("value string", {"topic": "t"}, "The rocketmq sink has no column value: did you mean body?"),
+        ("body string, key string", {"topic": "t"}, "no column key: did you mean keys?"),
+        ("body string, headers string", {"topic": "t"}, "no column headers: did you mean properties?"),
         ("body string, timestamp bigint", {"topic": "t"}, "no column timestamp: it takes body, topic"),
         ("body int", {"topic": "t"}, "The column body is of type int, the sink takes binary or string: cast it."),
         ("tags string", {"topic": "t"}, "The rows have no column body"),

@@ -65,22 +65,65 @@ def unknown_column(side: str, name: str, columns: Collection[str], otherwise: st
 
 
 _IN_KAFKA: Final = {
-    "kafka.bootstrap.servers": "nameServer",
-    "value": "body",
-    "partition": "queueId",
-    "offset": "queueOffset",
-    "timestamp": "storeTimestamp",
-    "headers": "properties",
+    "kafka.bootstrap.servers": ("nameServer",),
+    "kafka.group.id": ("pullGroup",),
+    "groupidprefix": ("pullGroup",),
+    "kafka.max.poll.records": ("pullBatchSize",),
+    "kafka.request.timeout.ms": ("pullTimeoutMs", "sendTimeoutMs"),
+    "kafkaconsumer.polltimeoutms": ("pullTimeoutMs",),
+    "kafka.client.id": ("pullGroup", "producerGroup"),
+    "kafka.batch.size": ("sendBatchBytes",),
+    "kafka.delivery.timeout.ms": ("retryTimeoutMs",),
+    "kafka.sasl.jaas.config": ("accessKey",),
+    "path": ("subscribe", "topic"),
+    "topic": ("subscribe",),
+    "topics": ("subscribe", "topic"),
+    "topicpattern": ("subscribePattern",),
+    "value": ("body",),
+    "key": ("keys",),
+    "partition": ("queueId",),
+    "offset": ("queueOffset",),
+    "timestamp": ("storeTimestamp",),
+    "headers": ("properties",),
 }
-"""Options and columns of Spark's Kafka source, and what is the same thing here."""
+"""Options and columns of Spark's Kafka source and sink, and what is the same thing here: the first that there is.
+
+Facts: the page "Structured Streaming + Kafka Integration Guide" of Spark.
+"""
+_NEEDS_NO_OPTION: Final = {
+    "includeheaders": "the column properties is there without one",
+    "fetchoffset.numretries": "brokers that are away are asked again for half a minute",
+    "fetchoffset.retryintervalms": "brokers that are away are asked again for half a minute",
+    "kafka.isolation.level": "messages of a transaction are read when it is committed",
+    "kafka.enable.idempotence": "idempotent=true is the default of the sink",
+    "kafka.acks": "a message is sent when its broker has stored it",
+    "kafka.compression.type": "the client compresses bodies that are long enough",
+    "kafka.auto.offset.reset": "startingOffsets says where a query begins",
+    "kafka.enable.auto.commit": "the checkpoint holds the offsets; commitGroup shows them to tools",
+    "kafka.key.deserializer": "bodies are binary: cast them",
+    "kafka.value.deserializer": "bodies are binary: cast them",
+    "kafka.key.serializer": "bodies are binary or string: cast them",
+    "kafka.value.serializer": "bodies are binary or string: cast them",
+    "kafka.security.protocol": "tls=true is TLS, accessKey and secretKey are an account",
+}
+"""Options of Kafka for which there is none here, and why."""
 
 
 def _hint(name: str, known: Collection[str], otherwise: str, *, cutoff: float = 0.6) -> str:
     """Which of the known names was meant; ``otherwise`` where none is similar."""
+    lower = name.lower()
+    if lower in _NEEDS_NO_OPTION:
+        return f"leave it out, {_NEEDS_NO_OPTION[lower]}."
     by_lower = {each.lower(): each for each in known}
-    nearest = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=cutoff)
-    found = _IN_KAFKA.get(name.lower()) or (by_lower[nearest[0]] if nearest else None)
-    return f"did you mean {found}?" if found in known else otherwise
+    if lower in by_lower:  # a column, whose name was written with other capitals
+        return f"did you mean {by_lower[lower]}?"
+    in_kafka = [each for each in _IN_KAFKA.get(lower, ()) if each in known]
+    if in_kafka:
+        return f"did you mean {in_kafka[0]}?"
+    if lower.startswith("kafka."):
+        return f"settings of Kafka's clients have no meaning here; {otherwise}"
+    nearest = difflib.get_close_matches(lower, by_lower, n=1, cutoff=cutoff)
+    return f"did you mean {by_lower[nearest[0]]}?" if nearest else otherwise
 
 
 def text(given: str) -> str:

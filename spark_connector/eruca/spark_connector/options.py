@@ -176,8 +176,9 @@ def _check(values: dict[str, Any], streaming: bool) -> None:
         )
     if "tags" in values and "sql_filter" in values:
         raise BadOption("Give tags or sqlFilter, not both: a broker filters by one of them.")
-    if "group" in (values["starting_offsets"], values.get("ending_offsets")) and "commit_group" not in values:
-        raise BadOption('startingOffsets="group" needs the option commitGroup: the group whose offsets are meant.')
+    for name in ("starting_offsets", "ending_offsets"):
+        if values.get(name) == "group" and "commit_group" not in values:
+            raise BadOption(f'{_NAMES[name]}="group" needs the option commitGroup: the group whose offsets are meant.')
     for name, (reader, reason) in _OF_ONE_READER.items():
         if name in values and (reader == "read") is streaming:
             raise BadOption(f"The option {_NAMES[name]} is for spark.{reader}: {reason}.")
@@ -210,4 +211,28 @@ def _check_order(values: dict[str, Any]) -> None:
         if low in values and high in values and values[low] > values[high]:
             raise BadOption(
                 f"{_NAMES[low]}={values[low]} is above {_NAMES[high]}={values[high]}: exchange or correct them."
+            )
+    for start, end in _ENDS:
+        if start in values or end in values:
+            _check_queues(start, values.get(start), end, values.get(end))
+            return
+
+
+_ENDS: Final = (
+    ("starting_timestamp", "ending_timestamp"),
+    ("starting_offsets_by_timestamp", "ending_offsets_by_timestamp"),
+    ("starting_offsets", "ending_offsets"),
+)
+"""The options about the two ends of a query, in the order in which they count; an offset and a time do not compare."""
+
+
+def _check_queues(start: str, starts: object, end: str, ends: object) -> None:
+    """Raise BadOption where both ends of a queue are named, and are in the wrong order."""
+    if not isinstance(starts, Mapping) or not isinstance(ends, Mapping):
+        return
+    for queue in sorted(starts.keys() & ends.keys()):
+        if 0 <= ends[queue] < starts[queue]:
+            raise BadOption(
+                f"{_NAMES[start]} names {starts[queue]} for {queue}, which is above {ends[queue]} in {_NAMES[end]}: "
+                "exchange or correct them."
             )

@@ -6,23 +6,27 @@ import asyncio
 import io
 import json
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from eruca.admin.cli import run as mqadmin
-from eruca.client import MessageQueue, PullConsumer
+from eruca.client import MessageQueue, PullConsumer, sync
 from eruca.protocol import api
 from eruca.protocol.headers.topics import CreateTopic
 from eruca.remoting import run
-from eruca.spark_connector.errors import SourceError
+from eruca.spark_connector.errors import BadOption, SourceError
 from eruca.spark_connector.offsets.positions import write_positions
 from eruca.spark_connector.options import read_options
 from eruca.spark_connector.read.batch import BatchReader
 from eruca.spark_connector.read.stream import StreamReader
 from eruca.spark_connector.schema import default_schema
+from tests.spark_connector.retention import fill, forget
 from tests.support.eruca import ErucaBroker, ErucaCluster
 from tests.support.spark import Topic
 
@@ -43,6 +47,14 @@ def stream(topic: Topic, **options: str) -> StreamReader:
 
 def ranges(parts: list[Any]) -> Ranges:
     return {each.queue.queue_id: (each.start, each.end) for part in parts for each in part.ranges}
+
+
+def planned(reader: BatchReader | StreamReader) -> Ranges:
+    """What a batch reads, or the first batch of a stream."""
+    if isinstance(reader, BatchReader):
+        return ranges(reader.partitions())
+    start = reader.initialOffset()
+    return ranges(reader.partitions(start, reader.latestOffset(start, ALL)))
 
 
 def by_queue(topic: Topic, *numbers: int) -> str:
@@ -87,6 +99,90 @@ def test_a_stream_starts_at_a_time_or_at_offsets_and_may_mean_the_future(topic: 
         reader = stream(topic, **options)
         start = reader.initialOffset()
         assert ranges(reader.partitions(start, reader.latestOffset(start, ALL))) == wanted
+
+
+@pytest.mark.parametrize("kind", [batch, stream])
+def test_an_offset_that_is_not_there_is_refused_when_a_query_is_planned(topic: Topic, kind: Any) -> None:
+    topic.fill(40)
+    wanted = {"startingOffsets": by_queue(topic, 5, 5, 5, 500_000)}
+    with pytest.raises(SourceError, match=r"^startingOffsets names 500000 for .*queueId=3\], which ends at 10: "):
+        planned(kind(topic, **wanted))
+    wanted["failOnDataLoss"] = "false"
+    assert planned(kind(topic, **wanted)) == {0: (5, 10), 1: (5, 10), 2: (5, 10)}
+
+
+def test_an_end_that_is_not_there_is_refused_when_a_batch_is_planned(topic: Topic) -> None:
+    topic.fill(40)
+    wanted = {"endingOffsets": by_queue(topic, 10, 10, 10, 500_000)}
+    with pytest.raises(SourceError, match=r"^endingOffsets names 500000 for .*queueId=3\], which ends at 10: correct"):
+        batch(topic, **wanted).partitions()
+    assert ranges(batch(topic, **wanted, failOnDataLoss="false").partitions())[3] == (0, 10)
+
+
+@pytest.mark.parametrize("kind", [batch, stream])
+def test_an_offset_that_was_deleted_is_refused_when_a_query_is_planned(
+    forgetful: ErucaCluster, kind: Any, request: pytest.FixtureRequest
+) -> None:
+    old = Topic(forgetful, f"forgotten_{kind.__name__}", 2)
+    request.addfinalizer(old.close)
+    fill(old)
+    left = forget(forgetful, old)
+    begins = [min(offset for queue_id, offset in left if queue_id == queue) for queue in range(2)]
+    wanted = {"startingOffsets": by_queue(old, 1, begins[1])}
+    with pytest.raises(SourceError, match=rf"names 1 for .*queueId=0\], which begins at {begins[0]}: correct it, or"):
+        planned(kind(old, **wanted))
+    found = planned(kind(old, **wanted, failOnDataLoss="false"))
+    assert found == {0: (begins[0], 400), 1: (begins[1], 400)}
+
+
+OFFSET = st.integers(-2, 7)
+
+
+@given(starts=st.tuples(OFFSET, OFFSET), ends=st.tuples(OFFSET, OFFSET))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_offsets_are_read_as_they_are_or_refused(
+    cluster: ErucaCluster, starts: tuple[int, int], ends: tuple[int, int]
+) -> None:
+    known = any_offsets(cluster)
+    named = {"startingOffsets": by_queue(known, *starts), "endingOffsets": by_queue(known, *ends)}
+    there = (5, 3)
+    wrong = any(0 <= end < start for start, end in zip(starts, ends, strict=True)) or any(
+        offset > end for offsets in (starts, ends) for offset, end in zip(offsets, there, strict=True)
+    )
+    if wrong:
+        with pytest.raises((BadOption, SourceError), match="names"):
+            batch(known, **named).partitions()
+        return
+
+    def meant(offset: int, end: int) -> int:
+        return {-2: 0, -1: end}.get(offset, offset)
+
+    wanted = {}
+    for queue, (start, end, last) in enumerate(zip(starts, ends, there, strict=True)):
+        low, high = meant(start, last), meant(end, last)
+        if low < high:
+            wanted[queue] = (low, high)
+    assert ranges(batch(known, **named).partitions()) == wanted
+
+
+@cache
+def any_offsets(cluster: ErucaCluster) -> Topic:
+    """A topic of two queues with five and three messages."""
+    made = Topic(cluster, "any_offsets", 2)
+    for queue, count in enumerate((5, 3)):
+        for number in range(count):
+            made.send(queue, b"%d" % number)
+    made.close()
+    return made
+
+
+def test_a_query_from_the_offsets_of_a_group_starts_at_the_end_where_the_group_has_none(topic: Topic) -> None:
+    topic.fill(40)
+    assert ranges(batch(topic, startingOffsets="group", commitGroup="never-seen").partitions()) == {}
+    with sync.PullConsumer("readers", nameserver=topic.name_server) as consumer:
+        consumer.update_offset(topic.queues[1], 4)
+        consumer.update_offset(topic.queues[2], 0)
+    assert ranges(batch(topic, startingOffsets="group", commitGroup="readers").partitions()) == {1: (4, 10), 2: (0, 10)}
 
 
 def test_a_small_batch_comes_when_it_has_waited_long_enough(topic: Topic) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,31 +11,15 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from eruca.client.sync import PullConsumer
 from eruca.spark_connector import SourceError
 from eruca.spark_connector.pipelines import archive, read_archive, rollup
 from eruca.spark_connector.pipelines.rounds import Round, Rounds
 from tests.spark_connector.pipelines.windows import let_a_window_end
+from tests.spark_connector.retention import fill, forget
 from tests.support.eruca import ErucaCluster
 from tests.support.spark import COLUMNS, Rows, Topic, assert_rows, rows_of
 
-SETTINGS = {
-    "deleteWhen": ";".join(f"{hour:02d}" for hour in range(24)),
-    "fileReservedTime": "72",
-    "cleanResourceInterval": "50",
-    "mappedFileSizeCommitLog": str(1 << 18),
-    "mappedFileSizeConsumeQueue": "1000",
-    "cleanFileForciblyEnable": "false",
-}
-LONG_AGO = 80 * 3600
 NAMES = [each.split()[0] for each in COLUMNS.split(", ")]
-
-
-@pytest.fixture(scope="module")
-def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ErucaCluster]:
-    """A broker that deletes files of 256 KiB when they are old."""
-    with ErucaCluster(tmp_path_factory.mktemp("forgetful"), SETTINGS) as cluster:
-        yield cluster
 
 
 @pytest.fixture
@@ -45,27 +27,6 @@ def events(forgetful: ErucaCluster, request: pytest.FixtureRequest) -> Iterator[
     made = Topic(forgetful, request.node.name, 2)
     yield made
     made.close()
-
-
-def fill(topic: Topic) -> None:
-    """So much that it takes several files of the log."""
-    topic.fill(800, size=1000)
-
-
-def forget(cluster: ErucaCluster, topic: Topic) -> Rows:
-    """Make all files old but the last ones, and wait until they are gone; what of the topic is still there."""
-    log = cluster.home / "store" / "commitlog"
-    old = sorted(log.iterdir())[:-2]
-    for path in old:
-        os.utime(path, (time.time() - LONG_AGO,) * 2)
-    with PullConsumer(nameserver=topic.name_server) as consumer:
-        begins = [consumer.min_offset(queue) for queue in topic.queues]
-        before = list(begins)
-        deadline = time.monotonic() + 60
-        while any(path.exists() for path in old) or any(map(int.__le__, begins, before)):
-            assert time.monotonic() < deadline
-            begins = [consumer.min_offset(queue) for queue in topic.queues]
-    return {place: row for place, row in topic.rows.items() if place[1] >= begins[place[0]]}
 
 
 def test_what_is_deleted_before_or_after_a_round_was_planned(

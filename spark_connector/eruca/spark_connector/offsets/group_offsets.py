@@ -6,14 +6,19 @@ Owns how a query reports them, and how the group becomes visible to tools that l
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 
 from eruca.client import MessageQueue, PullConsumer
-from eruca.client.errors import TopicNotFound
+from eruca.client.errors import BrokerRefused, TopicNotFound
 from eruca.protocol import api, names
-from eruca.protocol.bodies import PERM_READ, PERM_WRITE
+from eruca.protocol.bodies import PERM_READ, PERM_WRITE, ConsumerOffsets
 from eruca.protocol.headers.topics import CreateTopic
 from eruca.spark_connector.offsets.positions import Positions
+from eruca.spark_connector.runtime import replicas
+from eruca.spark_connector.runtime.retry import ask_each
+
+log = logging.getLogger("eruca.spark")
 
 
 async def announce(consumer: PullConsumer, group: str, queues: Iterable[MessageQueue]) -> None:
@@ -42,3 +47,25 @@ async def fetch(consumer: PullConsumer, group: str, queues: Iterable[MessageQueu
     chosen = list(queues)
     found = await asyncio.gather(*(consumer.query_offset(queue, group=group) for queue in chosen))
     return dict(zip(chosen, found, strict=True))
+
+
+async def stored(consumer: PullConsumer, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
+    """The same for a query that begins there, with retries.
+
+    Of a group without an offset a broker says 0 as long as the queue is young (ConsumerManageProcessor in 4.9.7). So
+    what a 0 means is looked up in its table of all offsets (43).
+    """
+    found = await ask_each(consumer, queues, lambda queue: consumer.query_offset(queue, group=group))
+    to_broker = consumer.session.names.to_broker
+    for broker, one in {queue.broker_name: queue for queue, offset in found.items() if offset == 0}.items():
+        try:
+            answer, _ = await replicas.ask(consumer, one, api.GET_ALL_CONSUMER_OFFSET)
+        except BrokerRefused as error:
+            log.warning("%s does not say whether group %s has an offset, so that 0 counts: %s", broker, group, error)
+            continue
+        table = ConsumerOffsets.decode(answer.body).offset_table
+        for queue in found:
+            there = table.get(f"{to_broker(queue.topic)}@{to_broker(group)}", {})
+            if queue.broker_name == broker and found[queue] == 0 and queue.queue_id not in there:
+                found[queue] = None
+    return found

@@ -1,19 +1,23 @@
 """What the options startingOffsets, endingOffsets and their relatives by time mean as offsets of the queues.
 
-Owns the order in which the options count and the check that they name every queue. Every function is a coroutine on
-the loop of the clients.
+Owns the order in which the options count, and the checks that they name every queue and offsets that are there. Every
+function is a coroutine on the loop of the clients.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Iterable
 
 from eruca.client import MessageQueue, PullConsumer
 from eruca.spark_connector.errors import SourceError
-from eruca.spark_connector.offsets import bounds
+from eruca.spark_connector.offsets import bounds, group_offsets
 from eruca.spark_connector.offsets.positions import EARLIEST, LATEST, Positions
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.runtime.retry import ask_each
+
+log = logging.getLogger("eruca.spark")
 
 
 async def starts(
@@ -84,13 +88,34 @@ async def _named(
         _check_complete(wanted, queues, option, ", with -2 for its beginning and -1 for its end")
         marks = wanted
 
+    stored: dict[MessageQueue, int | None] = {}
+    if wanted == "group" and options.commit_group is not None:
+        stored = await group_offsets.stored(consumer, options.commit_group, queues)
+
     async def position(queue: MessageQueue) -> int:
-        if wanted == "group":
-            found = await consumer.query_offset(queue, group=options.commit_group)
-            if found is not None:
-                return max(found, await bounds.min_offset(consumer, queue))
+        found = stored.get(queue)
+        if found is not None:
+            return max(found, await bounds.min_offset(consumer, queue))
         if marks[queue] == EARLIEST:
             return await bounds.min_offset(consumer, queue)
-        return await bounds.max_offset(consumer, queue) if marks[queue] == LATEST else marks[queue]
+        if marks[queue] == LATEST:
+            return await bounds.max_offset(consumer, queue)
+        return await _there(consumer, options, queue, marks[queue], option)
 
     return await ask_each(consumer, queues, position)
+
+
+async def _there(consumer: PullConsumer, options: Options, queue: MessageQueue, offset: int, option: str) -> int:
+    """An offset that the user named, if the queue has it; a slave that may be behind says nothing of its end.
+
+    Raises SourceError unless failOnDataLoss is false: then the nearest one that there is counts.
+    """
+    first, (end, by_slave) = await asyncio.gather(bounds.min_offset(consumer, queue), bounds.end(consumer, queue))
+    if first <= offset and (offset <= end or by_slave):
+        return offset
+    nearest, there = (end, f"ends at {end}") if offset > end else (first, f"begins at {first}")
+    wrong = f"{option} names {offset} for {queue}, which {there}"
+    if options.fail_on_data_loss:
+        raise SourceError(f"{wrong}: correct it, or set failOnDataLoss=false to take {nearest} in its place.")
+    log.warning("%s: %s counts in its place", wrong, nearest)
+    return nearest
