@@ -37,6 +37,8 @@ Named = Literal["earliest", "latest", "group"]
 NAMED_OFFSETS: Final = ("earliest", "latest", "group")
 MOST_PULLS: Final = 1024
 """Requests are sent at once: a task that sends megabytes of them may wait for a broker that waits for it to read."""
+BROKER_LOSS_TIMEOUT_MS: Final = 600_000
+"""For which a broker may be away while a stream runs."""
 
 
 # ---------------------------------------------------------------------- values
@@ -120,6 +122,7 @@ class Options(access.Access):
     min_partitions: int | None = option(number, None)
     max_partitions: int | None = option(number, None)
     fail_on_data_loss: bool = option(flag, True)
+    broker_loss_timeout_ms: int | None = option(milliseconds, None)
     tags: str = option(_tags, "*")
     sql_filter: str | None = option(text, None)
     create_pull_group: bool = option(flag, False)
@@ -133,6 +136,11 @@ class Options(access.Access):
     max_body: int = option(number, MAX_BODY)
     latest_offset_cache_ms: int = option(milliseconds, 200)
     pushdown: bool = option(flag, False)
+
+    @property
+    def broker_loss_timeout(self) -> float | None:
+        """Seconds for which a broker may be away; None: as long as some retries take."""
+        return None if self.broker_loss_timeout_ms is None else self.broker_loss_timeout_ms / 1000
 
     @property
     def expression(self) -> str:
@@ -163,6 +171,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> Options:
     values = read_values(given, READERS, "source")
     access.check_access(values)
     values.setdefault("starting_offsets", "latest" if streaming else "earliest")
+    if streaming:
+        values.setdefault("broker_loss_timeout_ms", BROKER_LOSS_TIMEOUT_MS)
     _check(values, streaming)
     return Options(**values)
 

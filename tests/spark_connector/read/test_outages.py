@@ -37,9 +37,18 @@ def own(tmp_path: Path) -> Iterator[ErucaCluster]:
         yield cluster
 
 
-def stream(own: ErucaCluster) -> StreamReader:
-    given = {"nameServer": own.address, "subscribe": "outages", "startingOffsets": "earliest"}
-    return StreamReader(read_options({**given, "latestOffsetCacheMs": "0"}, streaming=True), default_schema(), 2)
+CHOSEN: tuple[dict[str, str], ...] = (
+    {"subscribe": "outages"},
+    {"subscribePattern": "out.*"},
+    {"assign": '{"outages": {"broker-a": [0, 1]}}'},
+)
+
+
+def stream(own: ErucaCluster, **options: str) -> StreamReader:
+    given = {"nameServer": own.address, "startingOffsets": "earliest", "latestOffsetCacheMs": "0", **options}
+    if not any(name in given for each in CHOSEN for name in each):
+        given["subscribe"] = "outages"
+    return StreamReader(read_options(given, streaming=True), default_schema(), 2)
 
 
 @pytest.fixture
@@ -85,26 +94,90 @@ def test_a_broker_that_comes_back_elsewhere_is_found_again(
     assert rows(reader, end, reader.latestOffset(end, ALL)) == 4
 
 
-def test_a_stream_waits_for_its_only_broker_while_that_restarts(
-    own: ErucaCluster, source: tuple[Topic, StreamReader]
+@pytest.mark.parametrize("chosen", CHOSEN, ids=[*map(str, CHOSEN)])
+def test_a_stream_has_nothing_new_while_its_only_broker_is_away(
+    own: ErucaCluster, source: tuple[Topic, StreamReader], chosen: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    topic, reader = source
+    topic, _ = source
+    reader = stream(own, **chosen)
     end = reader.latestOffset(reader.initialOffset(), ALL)
-    assert reader.reportLatestOffset()["queues"] == end["queues"]
     topic.close()
     own.broker.stop()
 
-    with ThreadPoolExecutor(1) as pool:
-        planned = pool.submit(reader.latestOffset, end, ALL)
-        with pytest.raises(TimeoutError):
-            planned.result(timeout=0.5)
-        own.broker = ErucaBroker(own.home, own.address)
-        planned.result(timeout=60)
-
+    for _ in range(3):
+        assert reader.latestOffset(end, ALL) == end
+    assert caplog.text.count("the queues of broker-a stay where they are, for 600 s at most") == 1
+    assert set(reader.reportLatestOffset()["queues"]) <= {"outages"}
+    own.broker = ErucaBroker(own.home, own.address)
     again = Topic(own, "outages", 2)
     again.fill(4)
     again.close()
     assert rows(reader, end, reader.latestOffset(end, ALL)) == 4
+    assert "broker-a answers again after" in caplog.text
+
+
+@pytest.mark.parametrize("chosen", CHOSEN, ids=[*map(str, CHOSEN)])
+def test_a_query_that_is_started_again_while_its_broker_is_away_knows_its_queues(
+    own: ErucaCluster, source: tuple[Topic, StreamReader], chosen: dict[str, str]
+) -> None:
+    topic, _ = source
+    end = stream(own, **chosen).latestOffset({"initial": True}, ALL)
+    topic.close()
+    own.broker.stop()
+    reader = stream(own, **chosen)
+    assert reader.latestOffset(end, ALL) == end
+    own.broker = ErucaBroker(own.home, own.address)
+    again = Topic(own, "outages", 2)
+    again.fill(4)
+    again.close()
+    assert rows(reader, end, reader.latestOffset(end, ALL)) == 4
+
+
+def test_a_task_waits_for_a_broker_that_went_away_after_the_plan(
+    own: ErucaCluster, source: tuple[Topic, StreamReader]
+) -> None:
+    topic, reader = source
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    topic.close()
+    own.broker.stop()
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(rows, reader, start, end)
+        with pytest.raises(TimeoutError):
+            reading.result(timeout=0.5)
+        own.broker = ErucaBroker(own.home, own.address)
+        assert reading.result(timeout=60) == 6
+
+
+def test_a_broker_that_is_away_too_long_ends_the_query(own: ErucaCluster, source: tuple[Topic, StreamReader]) -> None:
+    topic, _ = source
+    reader = stream(own, brokerLossTimeoutMs="300")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    topic.close()
+    own.broker.stop()
+    sentence = r"^broker-a has not answered for 0\.3 s \(brokerLossTimeoutMs\), and the query reads queues of it: start"
+    with pytest.raises(SourceError, match=sentence):
+        while reader.latestOffset(end, ALL) == end:
+            pass
+    with pytest.raises(SourceError, match=sentence):
+        rows(reader, start, end)
+
+
+def test_queues_of_a_topic_that_is_not_subscribed_any_more_are_not_read(
+    own: ErucaCluster, source: tuple[Topic, StreamReader]
+) -> None:
+    topic, _ = source
+    other = Topic(own, "other", 1)
+    other.fill(3)
+    both = stream(own, subscribe="outages,other")
+    end = both.latestOffset(both.initialOffset(), ALL)
+    assert rows(both, both.initialOffset(), end) == 9
+    other.fill(3)
+    topic.fill(2)
+    other.close()
+    reader = stream(own)
+    assert rows(reader, end, reader.latestOffset(end, ALL)) == 2
 
 
 def test_a_stream_goes_on_without_a_nameserver_but_does_not_begin_without_one(

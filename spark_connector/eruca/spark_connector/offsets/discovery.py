@@ -30,6 +30,15 @@ async def find_queues(consumer: PullConsumer, options: Options) -> list[MessageQ
     return queues
 
 
+def chooses(options: Options, queue: MessageQueue) -> bool:
+    """Whether the options choose a queue, if it is there."""
+    if options.assign:
+        return queue.queue_id in options.assign.get(queue.topic, {}).get(queue.broker_name, ())
+    if options.subscribe_pattern is not None:
+        return re.fullmatch(options.subscribe_pattern, queue.topic) is not None
+    return queue.topic in options.subscribe
+
+
 async def _assigned(consumer: PullConsumer, assign: Mapping[str, Mapping[str, tuple[int, ...]]]) -> list[MessageQueue]:
     chosen = []
     for topic, brokers in assign.items():

@@ -6,9 +6,8 @@ Owns which queues are left out while their broker is away. Every function is a c
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from eruca.client import MessageQueue, PullConsumer
@@ -17,17 +16,20 @@ from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.offsets import bounds
 from eruca.spark_connector.offsets.discovery import find_queues
 from eruca.spark_connector.options import Options
-from eruca.spark_connector.runtime.retry import BACKOFF_SECONDS, ask_each
-
-log = logging.getLogger("eruca.spark")
+from eruca.spark_connector.runtime.retry import ask_each
 
 
 @dataclass(frozen=True)
 class EndOffsets:
-    """Where queues end. ``by_slave``: queues whose end only a slave has answered, which may be behind."""
+    """Where queues end."""
 
     offsets: dict[MessageQueue, int]
     by_slave: frozenset[MessageQueue] = frozenset()
+    """Queues whose end only a slave has answered, which may be behind."""
+    away: Mapping[str, BaseException] = field(default_factory=dict)
+    """The brokers that do not answer, and why; their queues are not in ``offsets``."""
+    unseen: Exception | None = None
+    """Why no new queues could be looked for."""
 
 
 async def end_offsets(consumer: PullConsumer, options: Options) -> EndOffsets:
@@ -43,43 +45,34 @@ def _by_replica(answers: Mapping[MessageQueue, tuple[int, bool]]) -> EndOffsets:
 async def reachable_end_offsets(
     consumer: PullConsumer, options: Options, known: Collection[MessageQueue]
 ) -> EndOffsets:
-    """Where the queues end whose brokers answer; the others are left out.
+    """Where the queues end whose brokers answer, and which brokers do not.
 
-    While no broker answers, all are asked again, for as long as the restart of a broker may take. Raises what the first
-    of them failed with after that.
+    ``known`` are the queues that were read before: a broker that stops takes its queues out of the nameserver. While
+    there are some, no error of looking for others is raised.
     """
-    for wait in (*BACKOFF_SECONDS, None):
-        queues = await _queues_there(consumer, options, known)
-        answers = await asyncio.gather(*(bounds.end(consumer, queue) for queue in queues), return_exceptions=True)
-        if wait is None or not all(map(_is_away, answers)):
-            break
-        log.warning("no broker of the query answers, asking again in %s s: %s", wait, answers[0])
-        await asyncio.sleep(wait)
-    found = {}
-    for queue, answer in zip(queues, answers, strict=True):
-        if isinstance(answer, tuple):
-            found[queue] = answer
-        elif not _is_away(answer) or all(map(_is_away, answers)):
-            raise answer
-        else:
-            log.warning("%s stays where it is, since its broker does not answer: %s", queue, answer)
-    return _by_replica(found)
-
-
-async def _queues_there(
-    consumer: PullConsumer, options: Options, known: Collection[MessageQueue]
-) -> Collection[MessageQueue]:
-    """The queues of the query; the known ones while they cannot be looked up.
-
-    A nameserver has no route of a topic whose only broker restarts, so that is no reason to end a query.
-    """
+    unseen: Exception | None = None
+    queues: set[MessageQueue] = {*known}
     try:
-        return await find_queues(consumer, options)
+        queues.update(await find_queues(consumer, options))
     except (NameserverUnreachable, TopicNotFound, SourceError) as error:
         if not known:
             raise
-        log.warning("no new queues are looked for: %s", error)
-        return known
+        unseen = error
+    chosen = sorted(queues)
+    answers = await asyncio.gather(*(bounds.end(consumer, queue) for queue in chosen), return_exceptions=True)
+    found: dict[MessageQueue, tuple[int, bool]] = {}
+    away: dict[str, BaseException] = {}
+    for queue, answer in zip(chosen, answers, strict=True):
+        if isinstance(answer, tuple):
+            found[queue] = answer
+        elif _is_away(answer):
+            away[queue.broker_name] = answer
+        else:
+            raise answer
+    for queue in found:
+        away.pop(queue.broker_name, None)
+    ends = _by_replica(found)
+    return EndOffsets(ends.offsets, ends.by_slave, away, unseen)
 
 
 def _is_away(answer: object) -> bool:

@@ -34,6 +34,7 @@ from eruca.client import MessageQueue, PullConsumer
 from eruca.remoting.clock import now_ms
 from eruca.spark_connector.errors import GroupReset, SourceError
 from eruca.spark_connector.offsets import bounds, group_offsets
+from eruca.spark_connector.offsets.discovery import chooses
 from eruca.spark_connector.offsets.end_offsets import EndOffsets, end_offsets, reachable_end_offsets
 from eruca.spark_connector.offsets.positions import (
     INITIAL,
@@ -48,7 +49,7 @@ from eruca.spark_connector.options import Options
 from eruca.spark_connector.read.partitions import OffsetPartition, plan_partitions
 from eruca.spark_connector.read.preparation import prepare
 from eruca.spark_connector.runtime import clients
-from eruca.spark_connector.runtime.retry import ask_each
+from eruca.spark_connector.runtime.retry import ask_each, lost
 
 log = logging.getLogger("eruca.spark")
 REPORTS_KEPT = 100
@@ -66,6 +67,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._first: Positions | None = None
         self._latest = EndOffsets({})
         self._latest_at: float | None = None
+        self._read: Positions = {}
+        self._away: dict[str, float] = {}
+        self._unseen = False
         self._target: EndOffsets | None = None
         self._reports: deque[Positions] = deque(maxlen=REPORTS_KEPT)
         self._confirmed: Positions = {}
@@ -101,6 +105,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = cluster.call(self._options.access, lambda consumer: self._plan_first(consumer, _most(limit)))
         else:
             self._report(since.queues)
+            self._read = since.queues
             latest = self._target if self._target is not None else self._look()
             began = cluster.call(self._options.access, lambda consumer: self._find_began(consumer, since, latest))
             following = next_end(since, began, latest.offsets, _most(limit))
@@ -145,7 +150,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         A slave that is behind what was read already says nothing of that: its queues stay where they are.
         """
-        if not self._checked:
+        if not self._checked and latest.offsets:
             await prepare(consumer, self._options, latest.offsets)
             self._checked = True
         behind = {queue: end for queue, end in latest.offsets.items() if end < since.queues.get(queue, 0)}
@@ -161,14 +166,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look(self) -> EndOffsets:
         """Where the queues end, asked for at most once in latestOffsetCacheMs."""
-        now = time.monotonic()
-        if self._latest_at is None or (now - self._latest_at) * 1000 >= self._options.latest_offset_cache_ms:
-            self._latest = clients.this_process().call(
-                self._options.access,
-                lambda consumer: reachable_end_offsets(consumer, self._options, self._latest.offsets),
-            )
-            self._latest_at = time.monotonic()
-        return self._latest
+        now, options = time.monotonic(), self._options
+        if self._latest_at is not None and (now - self._latest_at) * 1000 < options.latest_offset_cache_ms:
+            return self._latest
+        known = {*self._latest.offsets, *(queue for queue in self._read if chooses(options, queue))}
+        found = clients.this_process().call(
+            options.access, lambda consumer: reachable_end_offsets(consumer, options, known)
+        )
+        self._latest_at = time.monotonic()
+        self._notice_lost(found)
+        if found.offsets:
+            self._latest = found
+        return found
+
+    def _notice_lost(self, found: EndOffsets) -> None:
+        """Log which brokers are away and back. Raises SourceError for one that is away too long."""
+        if found.unseen is not None and not self._unseen:
+            log.warning("no new queues are looked for: %s", found.unseen)
+        self._unseen = found.unseen is not None
+        now, most = time.monotonic(), self._options.broker_loss_timeout
+        assert most is not None
+        for broker in [each for each in self._away if each not in found.away]:
+            log.warning("%s answers again after %.0f s", broker, now - self._away.pop(broker))
+        for broker, error in found.away.items():
+            if broker not in self._away:
+                self._away[broker] = now
+                log.warning("the queues of %s stay where they are, for %g s at most: %s", broker, most, error)
+            if now - self._away[broker] >= most:
+                raise SourceError(lost(broker, most, error))
 
     def _waits_for_more(self, end: StreamOffset, since: StreamOffset, limit: ReadLimit) -> bool:
         least = self._options.min_offsets_per_trigger

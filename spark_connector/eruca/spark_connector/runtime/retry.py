@@ -7,14 +7,17 @@ for retryTimeoutMs.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import TypeVar
 
 from eruca.client import MessageQueue, PullConsumer
 from eruca.client.errors import ClientError, NameserverUnreachable, TopicNotFound
+from eruca.spark_connector.errors import SourceError
 
 T = TypeVar("T")
 
@@ -29,26 +32,34 @@ async def retry(
     topic: str,
     work: Callable[[], Awaitable[T]],
     *,
+    within: float | None = None,
     backoff: Sequence[float] | None = None,
     no_third_attempt_after: float = NO_THIRD_ATTEMPT_AFTER,
 ) -> T:
     """Await ``work``, and retry it with a fresh route of ``topic`` while it fails with a retriable error.
 
-    ``backoff`` are the waits before the retries, BACKOFF_SECONDS by default. Raises the last ClientError.
+    ``backoff`` are the waits before the retries, BACKOFF_SECONDS by default; ``within`` seconds go on with the last of
+    them, also while no nameserver answers or knows the topic. Raises the last ClientError.
     """
+    waits = BACKOFF_SECONDS if backoff is None else backoff
     began = time.monotonic()
-    for attempt, wait in enumerate(BACKOFF_SECONDS if backoff is None else backoff):
+    for attempt in count():
         try:
             return await work()
         except ClientError as error:
-            if not error.retriable or isinstance(error, TopicNotFound | NameserverUnreachable):
+            passed = time.monotonic() - began
+            if not error.retriable or passed >= (math.inf if within is None else within):
                 raise
-            if attempt and time.monotonic() - began >= no_third_attempt_after:
+            if within is None and (
+                attempt >= len(waits)
+                or isinstance(error, TopicNotFound | NameserverUnreachable)
+                or (attempt and passed >= no_third_attempt_after)
+            ):
                 raise
-        await asyncio.sleep(wait)
+        await asyncio.sleep(waits[min(attempt, len(waits) - 1)])
         with suppress(ClientError):
             await consumer.fetch_queues(topic)
-    return await work()
+    raise AssertionError("the loop has no end")
 
 
 async def ask_each(
@@ -58,3 +69,11 @@ async def ask_each(
     chosen = list(queues)
     answers = await asyncio.gather(*(retry(consumer, queue.topic, partial(ask, queue)) for queue in chosen))
     return dict(zip(chosen, answers, strict=True))
+
+
+def lost(broker: str, seconds: float, error: BaseException) -> SourceError:
+    """The error of a broker that was away for longer than brokerLossTimeoutMs."""
+    return SourceError(
+        f"{broker} has not answered for {seconds:g} s (brokerLossTimeoutMs), and the query reads queues of it: start "
+        f"it, or give the option more time; if its topic was deleted, use another checkpointLocation ({error})."
+    )
