@@ -1,5 +1,8 @@
 """Options: what is read, and the one sentence for what is not."""
 
+import json
+import time
+
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
@@ -114,6 +117,24 @@ def test_a_stream_has_no_end() -> None:
         read(streaming=True, ongroupreset="fail")
     with pytest.raises(BadOption, match=r"ignore or fail"):
         read(streaming=True, ongroupreset="follow")
+
+
+def test_times_as_people_write_them() -> None:
+    now = time.time_ns() // 1_000_000
+    for options, name, wanted in (
+        ({"startingtimestamp": "2024-05-01T14:00+02:00"}, "starting_timestamp", 1_714_564_800_000),
+        ({"startingtimestamp": "2024-05-01 12:00"}, "starting_timestamp", 1_714_564_800_000),
+        ({"endingtimestamp": "2024-05-01"}, "ending_timestamp", 1_714_521_600_000),
+    ):
+        assert getattr(read(streaming=False, **options), name) == wanted
+    for text in ("-2h", "2h ago", "2h"):
+        found = read(streaming=True, startingtimestamp=text).starting_timestamp
+        assert found is not None and 0 <= found - (now - 7_200_000) < 60_000
+    by_queue = {"t": {"b": {"0": "2024-05-01T12:00Z", "1": 1_714_564_800_001}}}
+    positions = read(streaming=True, startingoffsetsbytimestamp=json.dumps(by_queue)).starting_offsets_by_timestamp
+    assert positions is not None and sorted(positions.values()) == [1_714_564_800_000, 1_714_564_800_001]
+    with pytest.raises(BadOption, match=r"^The option startingTimestamp=\"soon\" cannot be read: 'soon' is no time"):
+        read(streaming=False, startingtimestamp="soon")
 
 
 def test_a_projection_names_columns_that_there_are() -> None:

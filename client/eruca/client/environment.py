@@ -258,7 +258,7 @@ def _check_positions(name: str, call: Callable[..., object], given: Sequence[obj
     named = [each.name for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY]
     first = f"{' and '.join(taken) or 'nothing'} without a name"
     count = "1 value was" if len(given) == 1 else f"{len(given)} values were"
-    advice = listener or f"give the others by name, such as {named[0]}=" if named else "leave the others out"
+    advice = listener or (f"give the others by name, such as {named[0]}=" if named else "leave the others out")
     raise BadConfig(f"{name}: it takes {first}, but {count} given: {advice}")
 
 

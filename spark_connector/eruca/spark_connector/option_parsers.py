@@ -11,9 +11,11 @@ import difflib
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, field, fields
+from datetime import UTC
 from typing import Any, Final
 
 from eruca.protocol.names import group_fault
+from eruca.protocol.times import parse_time
 from eruca.spark_connector.errors import BadOption
 
 Readers = Mapping[str, tuple[str, Callable[[str], Any]]]
@@ -159,6 +161,17 @@ def duration(given: str) -> int:
     if match is None or unit is None:
         raise ValueError("a number with ms, s, m, h or d is expected, such as 15m")
     return int(match[1]) * unit
+
+
+def timestamp(given: str, now: int) -> int:
+    """A point of time in ms since 1970, as mqadmin reads it, or a duration back from ``now``; UTC without a zone."""
+    try:
+        return parse_time(given, now, UTC)
+    except ValueError as error:
+        try:
+            return now - duration(given)
+        except ValueError:
+            raise ValueError(f"{error}, or 2h") from None
 
 
 def flag(given: str) -> bool:

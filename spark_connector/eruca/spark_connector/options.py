@@ -17,6 +17,7 @@ from eruca.client.moments import moment
 from eruca.protocol import names
 from eruca.protocol.compression import MAX_BODY
 from eruca.protocol.subscription import check_tags
+from eruca.remoting.clock import now_ms
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.offsets.positions import Positions, read_assignment, read_positions
 from eruca.spark_connector.option_parsers import (
@@ -30,6 +31,7 @@ from eruca.spark_connector.option_parsers import (
     read_values,
     readers_of,
     text,
+    timestamp,
 )
 from eruca.spark_connector.runtime import access
 
@@ -73,14 +75,21 @@ def _tags(given: str) -> str:
 
 
 def _timestamp(given: str) -> int:
-    return moment(milliseconds(given))
+    return moment(timestamp(given, now_ms()))
 
 
 def _timestamps(text: str) -> Positions:
-    positions = read_positions(_json(text), least=0)
+    positions = read_positions(_in_ms(_json(text), now_ms()), least=0)
     for time in positions.values():
         moment(time)
     return positions
+
+
+def _in_ms(value: Any, now: int) -> Any:
+    """The same with ms in place of times as people write them."""
+    if isinstance(value, dict):
+        return {name: _in_ms(each, now) for name, each in value.items()}
+    return timestamp(value, now) if isinstance(value, str) else value
 
 
 def _pipeline(text: str) -> int:

@@ -117,7 +117,8 @@ def test_what_cannot_be_counted_is_told_in_a_sentence(spark: SparkSession) -> No
 
 def test_times_are_read_in_each_form() -> None:
     assert read_time("1700000000000", 5) == 1_700_000_000_000
-    assert read_time("2h", 10_000_000) == 2_800_000
+    assert read_time("2h", 10_000_000) == read_time("-2h", 10_000_000) == read_time("2h ago", 10_000_000) == 2_800_000
+    assert read_time("yesterday 17:30", 1_714_564_800_000) == read_time("2024-04-30 17:30Z", 0)
     assert read_time("2024-05-01T12:00", 0) == read_time("2024-05-01T14:00+02:00", 0) == 1_714_564_800_000
     assert read_interval(None, None) == (0, None)
     with pytest.raises(BadOption, match="is not before the end"):

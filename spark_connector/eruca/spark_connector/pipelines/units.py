@@ -10,26 +10,15 @@ from datetime import UTC, datetime
 
 from eruca.remoting.clock import now_ms
 from eruca.spark_connector.errors import BadOption
-from eruca.spark_connector.option_parsers import duration
+from eruca.spark_connector.option_parsers import duration, timestamp
 
 
 def read_time(given: str | int, at: int) -> int:
     """A time in ms since 1970; ``at`` is the present. Raises BadOption."""
-    text = str(given).strip()
-    if text.isdecimal():
-        return int(text)
     try:
-        return at - duration(text)
-    except ValueError:
-        pass
-    try:
-        parsed = datetime.fromisoformat(text)
-    except ValueError:
-        raise BadOption(
-            f'The time "{given}" cannot be read: give ms since 1970, a time such as 2024-05-01T12:00, '
-            "or how long ago, such as 2h."
-        ) from None
-    return round((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
+        return timestamp(str(given), at)
+    except ValueError as error:
+        raise BadOption(f"The time cannot be read: {error}.") from None
 
 
 def read_duration(given: str, what: str) -> int:
