@@ -66,7 +66,7 @@ def _offsets(text: str) -> str | Positions:
         return text.lower()
     if not text.startswith("{"):
         raise ValueError('earliest, latest, group or {"topic": {"broker": {"queue": offset}}} is expected')
-    return read_positions(_json(text), least=-2)
+    return read_positions(_json(text), least=-2, rest=True)
 
 
 def _tags(given: str) -> str:
@@ -79,7 +79,7 @@ def _timestamp(given: str) -> int:
 
 
 def _timestamps(text: str) -> Positions:
-    positions = read_positions(_in_ms(_json(text), now_ms()), least=0)
+    positions = read_positions(_in_ms(_json(text), now_ms()), least=0, rest=True)
     for time in positions.values():
         moment(time)
     return positions

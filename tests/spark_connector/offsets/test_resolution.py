@@ -111,6 +111,36 @@ def test_an_offset_that_is_not_there_is_refused_when_a_query_is_planned(topic: T
     assert planned(kind(topic, **wanted)) == {0: (5, 10), 1: (5, 10), 2: (5, 10)}
 
 
+def test_a_star_stands_for_what_is_not_named(topic: Topic) -> None:
+    topic.fill(40)
+    every = {"*": {"*": {"*": -2}}}
+    few = {topic.name: {"broker-a": {"1": 4, "*": 7}}, **every}
+    assert ranges(batch(topic, startingOffsets=json.dumps(every)).partitions()) == {each: (0, 10) for each in range(4)}
+    found = batch(topic, startingOffsets=json.dumps(few), endingOffsets=json.dumps({"*": {"broker-a": {"*": 9}}}))
+    assert ranges(found.partitions()) == {0: (7, 9), 1: (4, 9), 2: (7, 9), 3: (7, 9)}
+    later = {topic.name: {"*": {"*": "2h ago", "2": 4_102_444_800_000}}}
+    found = batch(topic, endingOffsetsByTimestamp=json.dumps(later))
+    with pytest.raises(SourceError, match=r"names .*brokerName=\*, queueId=2\], which this query does not read"):
+        found.partitions()
+    later = {topic.name: {"*": {"*": "2h ago"}, "broker-a": {"2": 4_102_444_800_000}}}
+    assert ranges(batch(topic, endingOffsetsByTimestamp=json.dumps(later)).partitions()) == {2: (0, 10)}
+    for wrong in ({"nowhere": {"*": {"*": 1}}}, {topic.name: {"broker-z": {"*": 1}}}):
+        with pytest.raises(SourceError, match=r'names "\*" of .*, which this query does not read'):
+            batch(topic, startingOffsets=json.dumps(every | wrong)).partitions()
+
+
+def test_a_pattern_means_retry_topics_only_where_it_names_them(topic: Topic) -> None:
+    topic.fill(4)
+    with sync.Producer("p", nameserver=topic.name_server) as producer:
+        for name in (f"%DLQ%{topic.name}", f"%RETRY%{topic.name}"):
+            producer.create_topic(name, 1)
+    for pattern, topics in ((f".*{topic.name}", {topic.name}), (f"%.*{topic.name}", {f"%DLQ%{topic.name}"})):
+        options = read_options({"nameServer": topic.name_server, "subscribePattern": pattern}, streaming=False)
+        parts = BatchReader(options, default_schema(), 2).partitions()
+        assert {each.queue.topic for part in parts for each in part.ranges} <= topics | {f"%RETRY%{topic.name}"}
+        assert bool(parts) == ("%" not in pattern), "the others are empty"
+
+
 def test_an_end_that_is_not_there_is_refused_when_a_batch_is_planned(topic: Topic) -> None:
     topic.fill(40)
     wanted = {"endingOffsets": by_queue(topic, 10, 10, 10, 500_000)}

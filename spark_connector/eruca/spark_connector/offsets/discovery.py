@@ -35,8 +35,15 @@ def chooses(options: Options, queue: MessageQueue) -> bool:
     if options.assign:
         return queue.queue_id in options.assign.get(queue.topic, {}).get(queue.broker_name, ())
     if options.subscribe_pattern is not None:
-        return re.fullmatch(options.subscribe_pattern, queue.topic) is not None
+        return _matches(options.subscribe_pattern, queue.topic)
     return queue.topic in options.subscribe
+
+
+def _matches(pattern: str, topic: str) -> bool:
+    """Whether a pattern means a topic: retry and dead letter topics only where it names their %."""
+    if names.is_system_topic(topic) or (topic.startswith("%") and "%" not in pattern):
+        return False
+    return re.fullmatch(pattern, topic) is not None
 
 
 async def _assigned(consumer: PullConsumer, assign: Mapping[str, Mapping[str, tuple[int, ...]]]) -> list[MessageQueue]:
@@ -58,12 +65,7 @@ async def _assigned(consumer: PullConsumer, assign: Mapping[str, Mapping[str, tu
 
 async def _matching_topics(consumer: PullConsumer, pattern: str) -> list[str]:
     answer = await consumer.session.nameservers.call(api.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-    wanted = re.compile(pattern)
-    topics = [
-        topic
-        for topic in sorted(set(TopicList.decode(answer.body).topic_list))
-        if wanted.fullmatch(topic) and not names.is_system_topic(topic)
-    ]
+    topics = [topic for topic in sorted(set(TopicList.decode(answer.body).topic_list)) if _matches(pattern, topic)]
     if not topics:
         raise SourceError(f'subscribePattern="{pattern}" matches no topic: the whole name has to match.')
     return topics

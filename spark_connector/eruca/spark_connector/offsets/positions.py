@@ -26,19 +26,40 @@ INITIAL: Final[dict[str, Any]] = {"initial": True}
 """The offset of a query that has not begun: it names nothing, so that nothing changes when it is asked for again."""
 
 
-def read_positions(value: Any, *, least: int = 0) -> dict[MessageQueue, int]:
-    """Positions by the form ``{topic: {broker: {queue: number}}}``. Raises ValueError."""
+REST: Final = "*"
+"""In an option, all topics, brokers or queues that are not named beside it."""
+_REST_ID: Final = -1
+
+
+def read_positions(value: Any, *, least: int = 0, rest: bool = False) -> dict[MessageQueue, int]:
+    """Positions by the form ``{topic: {broker: {queue: number}}}``; with ``rest`` each of the three may be REST.
+
+    Raises ValueError.
+    """
     result = {}
     for topic, brokers in _items(value, "a topic"):
         for broker, queues in _items(brokers, f"a broker of {topic}"):
             for queue, number in _items(queues, f"a queue of {topic} at {broker}"):
-                if not queue.isdecimal() or not isinstance(number, int) or isinstance(number, bool) or number < least:
+                numbered = queue.isdecimal() or (rest and queue == REST)
+                if not numbered or not isinstance(number, int) or isinstance(number, bool) or number < least:
                     raise ValueError(
                         f'{topic}, {broker}: "{queue}": {number!r} is expected to be a queue id and a whole number '
                         f"from {least} on"
                     )
-                result[MessageQueue(topic, broker, int(queue))] = number
+                result[MessageQueue(topic, broker, _REST_ID if queue == REST else int(queue))] = number
     return result
+
+
+def is_rest(queue: MessageQueue) -> bool:
+    """Whether it stands for queues that are not named."""
+    return queue.queue_id == _REST_ID
+
+
+def whose(queue: MessageQueue) -> tuple[MessageQueue, ...]:
+    """What may stand for a queue in an option, the closest first: it comes before the others."""
+    topic, broker = queue.topic, queue.broker_name
+    places = ((topic, broker), (topic, REST), (REST, broker), (REST, REST))
+    return (queue, *(MessageQueue(*place, _REST_ID) for place in places))
 
 
 def read_assignment(value: Any) -> dict[str, dict[str, tuple[int, ...]]]:

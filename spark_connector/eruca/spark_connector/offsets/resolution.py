@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from eruca.client import MessageQueue, PullConsumer
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.offsets import bounds, group_offsets
-from eruca.spark_connector.offsets.positions import EARLIEST, LATEST, Positions
+from eruca.spark_connector.offsets.positions import EARLIEST, LATEST, Positions, is_rest, whose
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.runtime.retry import ask_each
 
@@ -67,16 +67,24 @@ def _times(
 ) -> Positions | None:
     if everywhere is not None:
         return dict.fromkeys(queues, everywhere)
-    if by_queue is not None:
-        _check_complete(by_queue, queues, option, "")
-    return by_queue
+    return None if by_queue is None else _by_each(by_queue, queues, option, "")
 
 
-def _check_complete(wanted: Positions, queues: list[MessageQueue], option: str, hint: str) -> None:
-    for queue in sorted(set(wanted) - set(queues)):
-        raise SourceError(f"{option} names {queue}, which this query does not read.")
-    for queue in sorted(set(queues) - set(wanted)):
-        raise SourceError(f"{option} leaves {queue} out: name every queue that is read{hint}.")
+def _by_each(wanted: Positions, queues: list[MessageQueue], option: str, hint: str) -> dict[MessageQueue, int]:
+    """What an option says of each queue. Raises SourceError for one that it leaves out, and for what is none."""
+    standing = {each for queue in queues for each in whose(queue)}
+    for queue in sorted(wanted.keys() - standing):
+        what = f'"*" of {queue.topic} at {queue.broker_name}' if is_rest(queue) else str(queue)
+        raise SourceError(f"{option} names {what}, which this query does not read.")
+    found: dict[MessageQueue, int] = {}
+    for queue in queues:
+        number = next((wanted[each] for each in whose(queue) if each in wanted), None)
+        if number is None:
+            raise SourceError(
+                f'{option} leaves {queue} out: name every queue that is read{hint}; "*" stands for all others.'
+            )
+        found[queue] = number
+    return found
 
 
 async def _named(
@@ -85,8 +93,7 @@ async def _named(
     if isinstance(wanted, str):
         marks: Positions = dict.fromkeys(queues, EARLIEST if wanted == "earliest" else LATEST)
     else:
-        _check_complete(wanted, queues, option, ", with -2 for its beginning and -1 for its end")
-        marks = wanted
+        marks = _by_each(wanted, queues, option, ", with -2 for its beginning and -1 for its end")
 
     stored: dict[MessageQueue, int | None] = {}
     if wanted == "group" and options.commit_group is not None:
