@@ -126,6 +126,8 @@ STAMPS = {
         "eruca.admin.resets.engine.Reset._ages",
         "eruca.admin.text.point_of_time",
         "eruca.client.app.trial.Trial.start",
+        "eruca.spark_connector.options._timestamp",
+        "eruca.spark_connector.options._timestamps",
         "eruca.spark_connector.pipelines.archives._Selection.load",
         "eruca.spark_connector.pipelines.audits.audit",
         "eruca.spark_connector.pipelines.rollups._Work.resume",

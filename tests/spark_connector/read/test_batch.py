@@ -8,6 +8,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from eruca.spark_connector.errors import SourceError
+from eruca.spark_connector.offsets.positions import OffsetRange
+from eruca.spark_connector.options import read_options
+from eruca.spark_connector.read.batch import BatchReader
+from eruca.spark_connector.read.partitions import OffsetPartition
+from eruca.spark_connector.schema import default_schema
 from tests.support.spark import Topic, assert_rows, read, rows_of
 
 
@@ -136,12 +142,23 @@ def test_offsets_that_are_gone_are_an_error_unless_that_is_allowed(spark: SparkS
     topic.fill(8)
     beyond = {topic.name: {"broker-a": {"0": 5, "1": 2, "2": -1, "3": -1}}}
 
-    with pytest.raises(
-        Exception, match=r"The offsets from 2 on of MessageQueue .* are not there: the queue reaches from"
-    ):
+    with pytest.raises(Exception, match=r"endingOffsets names 5 for MessageQueue .*, which ends at 2: correct it"):
         read(spark, topic, startingOffsets="earliest", endingOffsets=beyond).collect()
 
     assert len(rows_of(read(spark, topic, endingOffsets=beyond, failOnDataLoss="false"))) == 8
+
+
+def test_a_task_says_which_of_its_offsets_are_not_there(topic: Topic) -> None:
+    topic.fill(8)
+    partition = OffsetPartition((OffsetRange(topic.queues[0], 0, 5),))
+    for allowed in (False, True):
+        given = {"nameServer": topic.name_server, "subscribe": topic.name, "failOnDataLoss": str(not allowed).lower()}
+        reader = BatchReader(read_options(given, streaming=False), default_schema(), 1)
+        if allowed:
+            assert sum(batch.num_rows for batch in reader.read(partition)) == 2
+            continue
+        with pytest.raises(SourceError, match=r"^The offsets from 2 on of .* are not there: the queue reaches from"):
+            list(reader.read(partition))
 
 
 def test_an_empty_topic_has_no_rows(spark: SparkSession, topic: Topic) -> None:
