@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from time import thread_time
 
+from tests.support.pace import slowness
+
 
 class Turns:
     """The longest turn so far, in seconds."""
@@ -44,14 +46,16 @@ async def turns_of_the_loop() -> AsyncIterator[Turns]:
 
 
 async def turns_during(work: Callable[[], Awaitable[object]], within: float) -> Turns:
-    """The turns while ``work`` is done: again, up to three times, while a turn took longer than ``within`` seconds.
+    """The turns while ``work`` is done: again, up to five times, while a turn took longer than ``within`` seconds.
 
-    A shared machine may take the core away within a turn and count that as the thread's. What the product does too long
-    it does so each time.
+    The seconds are those of a core of the usual pace. A shared machine may also take the core away within a turn and
+    count that as the thread's. What the product does too long it does so each time.
     """
-    for _ in range(3):
+    for _ in range(5):
+        before = slowness()
         async with turns_of_the_loop() as turns:
             await work()
+        turns.longest /= (before + slowness()) / 2
         if turns.longest < within:
             break
     return turns

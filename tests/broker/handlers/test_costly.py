@@ -24,7 +24,7 @@ COSTLY = {21, 25, 43, 201, 202, 203, 204, 207, 208, 215, 222, 223, 300, 303, 306
 
 QUEUES = 65_536
 LONGEST = 0.05
-"""Seconds of CPU time, of a turn that has also the requests of others in it."""
+"""Seconds of CPU time of a core of the usual pace, of a turn that has also the requests of others in it."""
 
 HEARTBEAT, STATISTICS, TIMES = 34, 202, 303
 

@@ -135,7 +135,8 @@ async def correction(broker: Broker, call: Call[CorrectionOffset]) -> Reply:
         async for queue_id, offset in sliced(broker.offsets.of(group, ask.topic).items()):
             if offset >= broker.store.min_offset(ask.topic, queue_id):
                 found[queue_id] = min(offset, found.get(queue_id, offset))
-    return Reply(body=await encoded(CorrectionOffsets(correction_offsets=dict(sorted(found.items())))))
+    ordered = {queue_id: found[queue_id] async for queue_id in sliced(sorted(found))}
+    return Reply(body=await encoded(CorrectionOffsets(correction_offsets=ordered)))
 
 
 @routes.on(api.CLONE_GROUP_OFFSET, costly=True, changes=lambda ask: f"offsets of group {ask.dest_group}")
