@@ -16,6 +16,7 @@ from eruca.protocol.record import Record, decode_record, peek
 from tests.compat.conftest import Cluster, start
 from tests.support import raw
 from tests.support.apache import ApacheBroker, ApacheNameServer
+from tests.support.daemons import has_route
 from tests.support.eruca import ErucaBroker, ErucaCluster
 from tests.support.java import Judge
 
@@ -138,7 +139,8 @@ def test_a_message_that_is_refused_comes_again_and_is_given_up_in_the_end(
     name, group = topic(quick, judge, 1), fresh("group")
     options: dict[str, Any] = {"topics": {name: "*"}, "threads": 1}
     with started(judge, "push", quick, group, **options):
-        pass  # the group has its retry topic now; its next member knows it from its start
+        # The group has its retry topic now. Its next member asks for it at its start, and then after 20 s.
+        quick.broker.process.wait_until(lambda: has_route(f"%RETRY%{group}", quick.address), "a route to retries")
     with started(judge, "push", quick, group, refuse=2, maxReconsumeTimes=2, **options) as member:
         (sent,) = send(judge, quick, name, {})
         (come,) = received(judge, member, 1)
@@ -161,6 +163,7 @@ def test_a_message_that_is_refused_comes_again_and_is_given_up_in_the_end(
     with started(judge, "push", quick, group, refuse=9, maxReconsumeTimes=1, **options):
         send(judge, quick, name, {})
         quick.broker.process.wait_until(lambda: bool(log(quick.broker.store, dead)), "a dead letter")
+        quick.broker.process.wait_until(lambda: has_route(dead, quick.address), "a route to dead letters")
         # The member stays until the letter is read: one that stops before CONSUMER_SEND_MSG_BACK is answered
         # sends the message once more itself, and there are two letters.
         with started(judge, "push", quick, fresh("readers"), topics={dead: "*"}) as reader:

@@ -12,7 +12,7 @@ from eruca.protocol.signature import Credentials
 from tests.support import raw
 from tests.support.processes import Process
 
-_GET_BROKER_CLUSTER_INFO = 106
+_GET_ROUTE, _GET_BROKER_CLUSTER_INFO = 105, 106
 
 
 class Daemon(Protocol):
@@ -70,3 +70,9 @@ def registered(
     """Whether the name server, asked in the name of an account, knows the broker at that address."""
     fields = None if account is None else account({}, b"")
     return address.encode() in raw.ask(name_server, _GET_BROKER_CLUSTER_INFO, fields, tls=tls)[1]
+
+
+def has_route(topic: str, name_server: str) -> bool:
+    """Whether that name server knows a broker with the topic: who starts before has to wait until it asks again."""
+    head, _ = raw.ask(name_server, _GET_ROUTE, {"topic": topic})
+    return bool(head["code"] == 0)
