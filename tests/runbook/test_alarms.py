@@ -289,7 +289,8 @@ def test_will_not_start(tmp_path: Path) -> None:
     conf.write_text("listenPort=ten thousand\n")
     (command,) = re.findall(r"(?ms)^```sh\n(.*?)^```", _SECTIONS["will-not-start"])
     environment = os.environ | {"CONF": str(conf), "PATH": f"{BIN}:{os.environ['PATH']}"}
-    for text, code in (("listenPort=ten thousand", 78), (f"storePathRootDir={tmp_path}/store", 0)):
+    good = f"listenPort={free_broker_port()}\nstorePathRootDir={tmp_path}/store"
+    for text, code in (("listenPort=ten thousand", 78), (good, 0)):
         conf.write_text(f"{text}\n")
         ended = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True)
         assert ended.returncode == code, ended.stderr

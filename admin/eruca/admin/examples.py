@@ -99,8 +99,8 @@ consumerProgress -g shop  # offsets and lag of a group
 consumerProgress -g shop -s true -o table --watch 2  # with the member that has each queue, again and again
 statsAll -a  # traffic and lag of all topics with messages today
 statsAll -t Orders -o json  # of one topic, for a program
-resetOffsetByTime -g shop -t Orders -s "yesterday 17:30" --dry-run  # what a reset would do
-resetOffsetByTime -g shop -t Orders -s 2026-11-22#17:30:00:000  # consume again from a time on
+resetOffsetByTime -g shop -t Orders -s "yesterday 17:30" --dry-run  # rewind: what a reset would do
+resetOffsetByTime -g shop -t Orders -s 2026-11-22#17:30:00:000  # rewind: consume again from a time on, while the members are online
 skipAccumulatedMessage -g shop -t Orders  # skip all that was not consumed
 skipAccumulatedMessage -g shop -t Orders --dry-run  # how much that is
 resetOffset -g shop -t Orders --to -100  # go back by 100 messages in each queue
