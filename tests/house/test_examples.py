@@ -28,6 +28,7 @@ RUN_BY = {
     "docs/faststream.md": "tests/faststream/test_docs.py",
     "docs/frameworks.md": "tests/client/app/test_frameworks.py",
     "docs/pipelines.md": "tests/spark_connector/pipelines/test_commands.py",
+    "docs/rewind.md": "tests/system/test_rewind_page.py",
     "docs/security.md": "tests/client/test_security.py",
     "docs/spark.md": "tests/spark_connector/test_documentation.py",
     "docs/spark-notebook.md": "tests/spark_connector/test_documentation.py",

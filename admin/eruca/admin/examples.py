@@ -100,7 +100,7 @@ consumerProgress -g shop -s true -o table --watch 2  # with the member that has 
 statsAll -a  # traffic and lag of all topics with messages today
 statsAll -t Orders -o json  # of one topic, for a program
 resetOffsetByTime -g shop -t Orders -s "yesterday 17:30" --dry-run  # rewind: what a reset would do
-resetOffsetByTime -g shop -t Orders -s 2026-11-22#17:30:00:000  # rewind: consume again from a time on, while the members are online
+resetOffsetByTime -g shop -t Orders -s 2026-11-22#17:30:00:000  # rewind: consume again from a time on
 skipAccumulatedMessage -g shop -t Orders  # skip all that was not consumed
 skipAccumulatedMessage -g shop -t Orders --dry-run  # how much that is
 resetOffset -g shop -t Orders --to -100  # go back by 100 messages in each queue

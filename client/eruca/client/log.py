@@ -1,7 +1,8 @@
 """The client's logger: ``logging.getLogger("eruca.client")``.
 
 It has no handler of its own. So Python's default counts until the application configures logging: warnings and errors,
-such as that of a listener that raised, go to standard error. Owns the rule for warnings that repeat: they are logged once a minute.
+such as that of a listener that raised, go to standard error. Owns the rule for warnings that repeat: they are logged
+once a minute.
 """
 
 from __future__ import annotations
