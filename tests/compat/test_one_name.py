@@ -71,7 +71,7 @@ def test_of_a_second_master_a_slave_takes_nothing(tmp_path: Path, kind: str, cou
         wait_for(lambda: log_of(slave) == log_of(first), "equal logs", 60)
         slave.stop()
         held = log_of(slave)
-        # It registers every 60 s at least, and the name would be its own again in the midst of this.
+        # It registers again by itself, at the latest after 60 s: it would have its name back in the midst of this.
         first.process.signal(signal.SIGSTOP)
         second = start(kind, tmp_path / "second", theirs.address, SETTINGS)
         assert set(send(second, range(1000, 1000 + count))) == {0}

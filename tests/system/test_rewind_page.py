@@ -32,8 +32,6 @@ VARYING = {
 
 
 def test_what_the_page_shows_is_what_happens(tmp_path: Path) -> None:
-    (tmp_path / "orders.py").write_text(ORDERS)
-    (tmp_path / "billing.py").write_text(BILLING)
     steps = re.findall(r"(?m)^\$ (.*)\n((?:[^$].*\n)*)", CONSOLE)
     assert len(steps) == 7
 
@@ -54,8 +52,8 @@ def follow(folder: Path, commands: list[str], nameserver: str) -> list[str]:
         script += [f"{{ {here}; }} >{number}.out 2>&1", f"[ $? = {3 if '--dry-run' in command else 0} ] || exit 1"]
         if command.startswith("python orders.py"):
             script.append(f"since=$(sed 's/.*since //' {number}.out)")
-    for file in ("orders.py", "billing.py"):
-        (folder / file).write_text((folder / file).read_text().replace("127.0.0.1:9876", nameserver))
+    for file, program in (("orders.py", ORDERS), ("billing.py", BILLING)):
+        (folder / file).write_text(program.replace("127.0.0.1:9876", nameserver))
     environment = os.environ | {"HOME": str(folder), "XDG_STATE_HOME": "", "PATH": f"{BIN}:{os.environ['PATH']}"}
     subprocess.run(["bash", "-c", "\n".join(script)], cwd=folder, env=environment, timeout=150, check=True)
     return [(folder / f"{number}.out").read_text() for number in range(len(commands))]
