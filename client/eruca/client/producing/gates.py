@@ -54,16 +54,13 @@ class Gates:
         self._new_topic_queues = new_topic_queues
         self._retry_backoff = retry_backoff
         self._let_go, self._failed, self._drop = let_go, failed, drop
-        self._waiting: dict[_Place, dict[Send, asyncio.Task[None]]] = {}
+        self.waiting: dict[_Place, dict[Send, asyncio.Task[None]]] = {}
+        """The sends that wait, by topic or queue; look only. Others that follow wait behind them."""
         self._reaching: dict[_Place, _Reaching] = {}
-
-    def __contains__(self, place: _Place) -> bool:
-        """Whether sends wait for a topic, or a queue: others that follow wait behind them."""
-        return place in self._waiting
 
     def sends(self) -> list[Send]:
         """All that wait."""
-        return [send for each in self._waiting.values() for send in each]
+        return [send for each in self.waiting.values() for send in each]
 
     def wait(self, send: Send) -> None:
         """Have a send wait for its queue, or for its topic where no queue is chosen."""
@@ -75,16 +72,16 @@ class Gates:
                 self._drop(send, error)
 
         task = self._session.spawn(self._work(place, send))
-        self._waiting.setdefault(place, {})[send] = task
+        self.waiting.setdefault(place, {})[send] = task
         task.add_done_callback(ended)
 
     def _leave(self, place: _Place, send: Send) -> bool:
         """Take a send from its gate; False where another one has taken it along."""
-        waiting = self._waiting.get(place, {})
+        waiting = self.waiting.get(place, {})
         if waiting.pop(send, None) is None:
             return False
         if not waiting:
-            del self._waiting[place]
+            del self.waiting[place]
         return True
 
     async def _work(self, place: _Place, send: Send) -> None:
@@ -100,7 +97,7 @@ class Gates:
             if self._leave(place, send):
                 self._failed(send, error)
             return
-        waiting = self._waiting.pop(place, {})
+        waiting = self.waiting.pop(place, {})
         for other, task in waiting.items():
             if other is not send:
                 task.cancel()
@@ -115,7 +112,7 @@ class Gates:
         """Ask for the route, or connect, while sends wait for it; returns why it cannot be done."""
         waits = waits_from(self._retry_backoff) if self._retry_backoff is not None else iter(())
         try:
-            while place in self:
+            while place in self.waiting:
                 try:
                     await (self._ask(topic) if isinstance(place, str) else self._connect(place))
                 except NameserverUnreachable as error:

@@ -269,7 +269,7 @@ class Sender:
             topic.renew(self.session.directory)
         batches = leaving.by_topic.setdefault(topic, [])
         batches += [None] * (len(topic.queues) - len(batches))
-        if topic.is_new(self.session.directory) or topic.name in self._gates:
+        if topic.new or topic.name in self._gates.waiting:
             return batches, []
         if self._faults is None or topic.route is None:
             return batches, topic.in_turn
@@ -287,7 +287,7 @@ class Sender:
             if queue is None:
                 self._gates.wait(send)
                 return None
-        if topic.is_new(self.session.directory):
+        if topic.new:
             self._expect_topic(send)
         number = topic.numbers.get(queue)
         if number is None:  # a queue that the route does not name
@@ -320,7 +320,7 @@ class Sender:
         Raises what selectors and hooks raise.
         """
         route = topic.route
-        if route is None or not topic.in_turn or topic.name in self._gates:
+        if route is None or not topic.in_turn or topic.name in self._gates.waiting:
             return None
         if send.choose is not None:
             queue = send.choose(route)
@@ -356,7 +356,7 @@ class Sender:
             self._end_attempt(send)
             self._wait(send, backoff)
             return None
-        if target is None or queue in self._gates:
+        if target is None or queue in self._gates.waiting:
             send.queue = queue
             self._gates.wait(send)
             return None

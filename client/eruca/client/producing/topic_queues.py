@@ -48,6 +48,8 @@ class TopicQueues:
         """Those of the route's queues."""
         self.numbers: dict[MessageQueue, int] = {}
         """Where each queue is in ``queues``."""
+        self.new = False
+        """Whether a broker is to create the topic, as far as is known."""
 
     def renew(self, directory: Directory) -> None:
         """Take the queues of the route as another version of the directory has it; none where there is no route."""
@@ -58,6 +60,7 @@ class TopicQueues:
         self.brokers = tuple(dict.fromkeys(queue.broker_name for queue in self.queues))
         self.targets = [None] * len(self.queues)
         self.numbers = {queue: number for number, queue in enumerate(self.queues)}
+        self.new = route is not None and route.provisional and self.name not in directory.routes
 
     def number(self, queue: MessageQueue) -> int:
         """The number of a queue; one that the route does not name gets a number behind the others."""
@@ -67,7 +70,3 @@ class TopicQueues:
             self.queues.append(queue)
             self.targets.append(None)
         return number
-
-    def is_new(self, directory: Directory) -> bool:
-        """Whether a broker is to create the topic, as far as is known."""
-        return self.route is not None and self.route.provisional and self.name not in directory.routes
