@@ -1,4 +1,4 @@
-"""Nothing is written unasked: no files in the home directory, nothing to the terminal; `logging` gets it all."""
+"""No files are written in the home directory, and nothing to the terminal but errors; `logging` gets it all."""
 
 from __future__ import annotations
 
@@ -70,9 +70,11 @@ def run(home: Path, *arguments: str) -> tuple[str, str, list[str]]:
 
 def test_what_a_program_finds_at_home_and_on_its_terminal(tmp_path: Path) -> None:
     with BackgroundCluster(tmp_path / "cluster", broker=small_broker()) as cluster:
-        out, err, files = run(tmp_path / "silent", cluster.address)
+        out, err, files = run(tmp_path / "unconfigured", cluster.address)
         assert (out, files) == ("", [])
-        assert err == ""
+        [failed, *_, cause] = err.splitlines()
+        assert failed.startswith("the listener of g failed with message ")
+        assert cause == "ValueError: a message that cannot be consumed"
 
         out, err, files = run(tmp_path / "heard", cluster.address, "INFO")
         assert (out, files) == ("", [])

@@ -96,6 +96,7 @@ async def ended(lab: Lab, program: str, group: str, number: int) -> tuple[tuple[
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_a_wait_when_the_calls_under_way_are_done(lab: Lab, number: int) -> None:
     await lab.producer.send(Message("T", b"x"), queue=QUEUE)
+    await lab.producer.create_topic("U", queues=1)  # a topic that is not there is warned of
     async with asyncio.timeout(60):
         found = await asyncio.gather(
             *(ended(lab, program, f"g{place}", number) for place, program in enumerate(IN_ORDER.values()))

@@ -1,6 +1,8 @@
-"""The client's logger: ``logging.getLogger("eruca.client")``, silent unless the application configures logging.
+"""The client's logger: ``logging.getLogger("eruca.client")``.
 
-Owns the rule for warnings that repeat: they are logged once a minute.
+It has no handler of its own. So Python's default counts until the application configures logging: warnings and errors,
+such as that of a listener that raised, go to standard error. Owns the rule for warnings that repeat: they are logged
+once a minute.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ REPEAT_AFTER = 60.0
 """Seconds until a repeated warning is logged again; meanwhile it is logged as DEBUG."""
 
 log = logging.getLogger("eruca.client")
-log.addHandler(logging.NullHandler())
 
 
 class Trouble:
