@@ -34,7 +34,10 @@ from eruca.standalone.background import BackgroundCluster
 from tests.client.conftest import small_broker
 from tests.support.examples import DOCS, examples_of
 
-PAGES = ("app.md", "client.md", "coming-from.md", "filters.md", "observability.md", "polling.md", "retries.md")
+PAGES = (
+    *("getting-started.md", "app.md", "client.md", "coming-from.md", "delayed-messages.md", "filters.md"),
+    *("observability.md", "polling.md", "retries.md"),
+)
 ALL_PAGES = (*PAGES, "security.md")
 CLASSES = (
     *(App, ClientSettings, Credentials, Message, Tls),

@@ -148,8 +148,8 @@ async def test_an_example(
     for name, file in (("ca.pem", certificates.ca_file), ("client.pem", own.certificate), ("client.key", own.key)):
         (tmp_path / name).write_bytes(file.read_bytes())
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MQ_ACCESS_KEY", "the-account")
-    monkeypatch.setenv("MQ_SECRET_KEY", SECRET)
+    monkeypatch.setenv("ROCKETMQ_ACCESS_KEY", "the-account")
+    monkeypatch.setenv("ROCKETMQ_SECRET_KEY", SECRET)
     monkeypatch.setenv("ROCKETMQ_NAMESRV_ADDR", fronts if "tls=" in code else lab.address)
 
     await asyncio.to_thread(exec, compile(code, "an example", "exec"), {"__name__": "__main__"})

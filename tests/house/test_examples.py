@@ -20,8 +20,8 @@ RUN_BY = {
     "deploy/readme/eruca-spark.md": "tests/system/test_readme.py",
     **dict.fromkeys(
         (
-            *("docs/app.md", "docs/client.md", "docs/coming-from.md", "docs/filters.md"),
-            *("docs/observability.md", "docs/polling.md", "docs/retries.md"),
+            *("docs/app.md", "docs/client.md", "docs/coming-from.md", "docs/delayed-messages.md", "docs/filters.md"),
+            *("docs/getting-started.md", "docs/observability.md", "docs/polling.md", "docs/retries.md"),
         ),
         "tests/client/test_docs.py",
     ),

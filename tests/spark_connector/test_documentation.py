@@ -34,8 +34,8 @@ def test_the_examples_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic.fill(10)
-    monkeypatch.setenv("MQ_ACCESS_KEY", "the-account")
-    monkeypatch.setenv("MQ_SECRET_KEY", "its-secret")
+    monkeypatch.setenv("ROCKETMQ_ACCESS_KEY", "the-account")
+    monkeypatch.setenv("ROCKETMQ_SECRET_KEY", "its-secret")
     names: dict[str, Any] = {}
 
     for example in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
