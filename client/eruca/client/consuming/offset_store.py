@@ -34,12 +34,15 @@ OFFSET_FOLDER = ".rocketmq_offsets"
 """The folder of the files in the home directory (rocketmq.client.localOffsetStoreDir)."""
 
 
-async def initial_offset(session: Session, queue: MessageQueue, start: str | int) -> int:
-    """Where a group begins in a queue in which it has no offset (computePullFromWhere in 4.9.7). Raises ClientError."""
+async def initial_offset(session: Session, group: str, queue: MessageQueue, start: str | int) -> int:
+    """Where a group begins in a queue in which it has no offset (computePullFromWhere in 4.9.7). Raises ClientError.
+
+    A time means the first message since then; Java's client begins at its neighbour, which may be older.
+    """
     if start == "first" or (names.is_retry_topic(queue.topic) and start in ("last", "end")):
         return await brokers.min_offset(session, queue)
     if isinstance(start, int) and not names.is_retry_topic(queue.topic):
-        return await brokers.offset_by_time(session, queue, start)
+        return await brokers.offset_since(session, group, queue, start)
     return await brokers.max_offset(session, queue)
 
 

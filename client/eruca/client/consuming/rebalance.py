@@ -351,11 +351,11 @@ class Rebalance(Generic[R]):
             return Start(NO_OFFSET, NO_OFFSET)
         try:
             stored = await self._offset_store.load(queue)
-            if stored == 0 and self._start_from == "end" and not await self._offset_store.has(queue):
-                stored = None
+            if stored == 0 and self._start_from not in ("first", "last") and not await self._offset_store.has(queue):
+                stored = None  # the broker's answer about a young queue
             if stored is not None:
                 return Start(stored, stored)
-            return Start(await initial_offset(self._session, queue, self._start_from), None)
+            return Start(await initial_offset(self._session, self._group, queue, self._start_from), None)
         except ClientError as error:
             if not isinstance(error, BrokerUnreachable):  # the session reports it
                 self._session.warn(

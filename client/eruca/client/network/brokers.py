@@ -14,13 +14,15 @@ from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers import offsets, pull, send
 from eruca.protocol.queues import MessageQueue
-from eruca.protocol.record import Record
-from eruca.protocol.subscription import is_tag_type
+from eruca.protocol.record import Record, decode_records
+from eruca.protocol.subscription import ALL, TAG, is_tag_type
 from eruca.remoting import Answer
 
 OFFSET_TIMEOUT = 5.0
 """Seconds for a group's offsets (RemoteBrokerOffsetStore in 4.9.7)."""
 SEND_BACK_TIMEOUT = 5.0
+_STEP = 32
+"""Messages of one pull in the search for a time."""
 
 
 async def min_offset(session: Session, queue: MessageQueue) -> int:
@@ -46,6 +48,40 @@ async def offset_by_time(session: Session, queue: MessageQueue, timestamp: int) 
     address = await session.directory.master(queue.broker_name, queue.topic)
     ask = offsets.SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp)
     return (await session.call(address, api.SEARCH_OFFSET_BY_TIMESTAMP, ask)).header.offset
+
+
+async def offset_since(session: Session, group: str, queue: MessageQueue, timestamp: int) -> int:
+    """The offset of the first message stored at ``timestamp`` or later; the end where there is none yet.
+
+    The broker's search finds a neighbour, or any one of several that were stored in the same ms. So the messages from
+    there on are pulled until one fits.
+    """
+    offset = await offset_by_time(session, queue, max(timestamp - 1, 0))
+    while True:
+        ask = pull.PullMessage(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=_STEP,
+            sys_flag=pull.SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            subscription=ALL,
+            sub_version=0,
+            expression_type=TAG,
+        )
+        answer = await pull_messages(session, queue, ask)
+        try:
+            records = decode_records(answer.body)
+        except ProtocolError as error:
+            raise BadAnswer(str(error)) from error
+        for record in records:
+            if record.store_timestamp >= timestamp:
+                return record.queue_offset
+        if not records and answer.header.next_begin_offset <= offset:
+            return offset
+        offset = answer.header.next_begin_offset
 
 
 async def earliest_store_time(session: Session, queue: MessageQueue) -> int:
