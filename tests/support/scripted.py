@@ -26,6 +26,7 @@ from eruca.protocol.errors import Refused
 from eruca.protocol.headers.offsets import OffsetReply
 from eruca.protocol.headers.pull import PullReply
 from eruca.protocol.headers.send import SendReply
+from eruca.protocol.headers.topics import ConfigVersion
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting import Call, Connection, Reply, Router, Routes
 from eruca.remoting.server import Server
@@ -80,6 +81,9 @@ class Scripted:
         self.cluster: ClusterInfo | None = None
         """The answer to 106; None refuses it."""
         self.asked: list[str] = []
+        self.configuration = b"timerMaxDelaySec=100\n"
+        """The answer to 26."""
+        self.configuration_asked = 0
         self.connections: set[Connection] = set()
         self._server: Server | None = None
         self._port = 0
@@ -134,6 +138,14 @@ def route(server: Scripted, call: Call[Any]) -> Reply:
     if data is None:
         raise Refused(17, f"No topic route info in name server for the topic: {call.header.topic}")
     return Reply(body=data.encode())
+
+
+@routes.on(api.GET_BROKER_CONFIG)
+def configuration(server: Scripted, call: Call[Any]) -> Reply:
+    server.configuration_asked += 1
+    if call.code in server.refused_codes:
+        raise Refused(1, "not now")
+    return Reply(header=ConfigVersion(version="1"), body=server.configuration)
 
 
 @routes.on(api.HEART_BEAT)

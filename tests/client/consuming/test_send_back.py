@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from eruca.client import Later, MessageQueue, PushConsumer, ReceivedMessage, Reject
+from eruca.client.consuming import retry_delays
 from eruca.client.consuming.last_error import last_error
 from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.push_consumer import engine_of
+from eruca.client.consuming.retry_delays import RetryDelays
 from eruca.client.consuming.retry_policy import RetryPolicy
 from eruca.client.consuming.send_back import SendBack
 from eruca.protocol.record import decode_record, encode_record
@@ -16,6 +18,7 @@ from tests.support.scripted import Scripted
 
 BACK = 36
 """The request that sends a message back."""
+CONFIGURATION = 26
 
 
 def received() -> ReceivedMessage:
@@ -92,6 +95,54 @@ async def test_a_busy_broker_is_asked_again_until_it_has_time(code: int) -> None
             await back.finish(10)
             assert len(a.sends) == 5
             assert consumer.session.loop.time() - began > 0.75 * (0.05 + 0.1 + 0.2 + 0.4), "each wait is longer"
+
+
+async def test_a_broker_is_asked_once_which_delays_it_knows_however_many_messages_wait() -> None:
+    async with Scripted("names") as names, Scripted("broker-a") as a:
+        names.knows("T", a)
+        names.knows("%RETRY%g", a)
+        async with PushConsumer("g", listener, nameserver=names.address).subscribe("T") as consumer:
+            back = SendBack(consumer.session, "g", RetryPolicy(16), engine_of(consumer).stats)
+            for _ in range(300):
+                back.start(ProcessQueue(MessageQueue("T", "broker-a", 0), 7), [received()], Later(seconds=5))
+            await back.finish(10)
+    assert (a.configuration_asked, len(a.sends)) == (1, 300)
+    assert all("TIMER_DELAY_MS\x015000" in header.properties for header in a.sends)
+
+
+async def test_a_broker_that_does_not_say_which_delays_it_knows_is_asked_again_soon(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Meanwhile RocketMQ's levels count, or what it said before."""
+    monkeypatch.setattr(retry_delays, "ASKED_AGAIN", 0.0)
+    monkeypatch.setattr(retry_delays, "KNOWN_FOR", 0.0)
+    queue = MessageQueue("T", "broker-a", 0)
+    async with Scripted("names") as names, Scripted("broker-a") as a:
+        names.knows("T", a)
+        async with PushConsumer("g", listener, nameserver=names.address).subscribe("T") as consumer:
+            delays = RetryDelays(consumer.session, "g")
+            a.refused_codes.add(CONFIGURATION)
+            assert [(await delays.of(queue)).longest for _ in range(3)] == [0, 0, 0]
+            a.refused_codes.clear()
+            assert (await delays.of(queue)).longest == 100
+            a.refused_codes.add(CONFIGURATION)
+            assert (await delays.of(queue)).longest == 100
+    assert caplog.text.count("broker-a does not say which delays it knows") == 1
+
+
+async def test_what_fails_for_many_messages_is_one_line_of_each_kind(caplog: pytest.LogCaptureFixture) -> None:
+    async with Scripted("names") as names, Scripted("broker-a") as a:
+        names.knows("T", a)
+        names.knows("%RETRY%g", a)
+        a.refused_codes.add(BACK)
+        a.answers.extend([1] * 1000)
+        async with PushConsumer("g", listener, nameserver=names.address).subscribe("T") as consumer:
+            back = SendBack(consumer.session, "g", RetryPolicy(16), engine_of(consumer).stats)
+            for _ in range(100):
+                back.start(ProcessQueue(MessageQueue("T", "broker-a", 0), 7), [received()], Later())
+            await back.finish(10)
+    assert caplog.text.count("could not be sent back, sending it to the retry topic") == 1
+    assert caplog.text.count("could not be sent to the retry topic, retrying here in") == 1
 
 
 async def test_where_the_reason_cannot_travel_the_letter_is_made_without_it(caplog: pytest.LogCaptureFixture) -> None:

@@ -191,7 +191,13 @@ class Rebalance(Generic[R]):
                     if isinstance(error, UsageError):  # of the strategy
                         raise
                     if not isinstance(error, TopicNotFound):
-                        log.warning("the queues of %s cannot be allocated now: %s", topic, error)
+                        self._session.warn(
+                            (self._group, topic, "allocate"),
+                            f"the queues of {topic} cannot be allocated now: {error}",
+                            error,
+                            group=self._group,
+                            topic=topic,
+                        )
                         complete = False
         self.complete = complete
 
@@ -202,7 +208,9 @@ class Rebalance(Generic[R]):
         try:
             clients = [session.client_id] if self._broadcast else await session.members(self._group, topic)
         except BrokerRefused as error:
-            log.warning("the members of %s are not known yet: %s", self._group, error)
+            session.warn(
+                (self._group, "members"), f"the members of {self._group} are not known yet: {error}", group=self._group
+            )
             session.spawn(session.beat())  # perhaps the broker refused the last heartbeat
             return False
         self.members = clients

@@ -1,12 +1,14 @@
 """RetryDelays: which delays a broker knows, asked once of each: any (Eruca, RocketMQ 5), or those of its levels.
 
-Owns the answers, for a while, and the one line in the log for a broker that knows levels only. A broker that does not
-say counts as one with RocketMQ's levels. Facts: messageDelayLevel, timerMaxDelaySec and timerWheelEnable in the
+Owns the answers, for a while, the one question that is under way at a broker, and the one line in the log for a broker
+that knows levels only. For a broker that does not answer its last answer counts, at first RocketMQ's levels, and it is
+asked again soon. Facts: messageDelayLevel, timerMaxDelaySec and timerWheelEnable in the
 configurations (26) of 4.9.7 and 5.3.3.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
@@ -15,9 +17,12 @@ from eruca.client.log import log
 from eruca.client.network.session import Session
 from eruca.protocol import api, properties
 from eruca.protocol.queues import MessageQueue
+from eruca.remoting.shared_tasks import SharedTasks
 
 KNOWN_FOR = 600.0
 """Seconds until a broker is asked again: it may have been replaced."""
+ASKED_AGAIN = 5.0
+"""Seconds until one is asked again that did not answer."""
 LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -60,24 +65,35 @@ class RetryDelays:
         self._session = session
         self._group = group
         self._known: dict[str, tuple[float, Delays]] = {}
+        self._asking: SharedTasks[str, Delays] = SharedTasks()
         self._told: set[str] = set()
 
     async def of(self, queue: MessageQueue) -> Delays:
         """The delays that the broker of a queue knows."""
         until, delays = self._known.get(queue.broker_name, (0.0, Delays(())))
         if until < monotonic():
-            delays = await self._ask(queue)
-            self._known[queue.broker_name] = monotonic() + KNOWN_FOR, delays
+            return await self._asking.result(queue.broker_name, partial(self._ask, queue))
         return delays
 
     async def _ask(self, queue: MessageQueue) -> Delays:
+        broker = queue.broker_name
         try:
-            address = await self._session.directory.master(queue.broker_name, queue.topic)
+            address = await self._session.directory.master(broker, queue.topic)
             answer = await self._session.call(address, api.GET_BROKER_CONFIG)
         except ClientError as error:
-            log.warning("%s does not say which delays it knows, using RocketMQ's levels: %s", queue.broker_name, error)
-            return delays_of({})
-        return delays_of(properties.parse(properties.decode(answer.body)))
+            _, delays = self._known.get(broker, (0.0, delays_of({})))
+            self._session.warn(
+                (self._group, broker, "delays"),
+                f"{broker} does not say which delays it knows; its last answer counts, else RocketMQ's levels: {error}",
+                error,
+                group=self._group,
+                broker=broker,
+            )
+            self._known[broker] = monotonic() + ASKED_AGAIN, delays
+            return delays
+        delays = delays_of(properties.parse(properties.decode(answer.body)))
+        self._known[broker] = monotonic() + KNOWN_FOR, delays
+        return delays
 
     def tell(self, queue: MessageQueue, seconds: float, delays: Delays, level: int) -> None:
         """Say once for each broker that a delay is not the one that was asked for."""

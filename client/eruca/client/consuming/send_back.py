@@ -1,16 +1,17 @@
 """SendBack: returns messages that a listener did not consume to the broker: for a later retry, or as dead letters.
 
 Tries three ways in turn: the broker puts the message back (36); the message is sent to the retry topic of the group;
-it stays here and goes to the listener again after a pause. A message with a delay of its own, and a dead letter, whose
-properties say why, take the second way first: 36 carries neither. Each dead letter is one line in the log, written
-when the letter is stored. Facts: sendMessageBack and ConsumeMessageConcurrentlyService in 4.9.7; there a message sent
-to the retry topic becomes a dead letter when its reconsumeTimes reach the maxReconsumeTimes of the request, and is
-delayed first if it has a delay level.
+it stays here and goes to the listener again after a pause. What fails for many messages is logged once a minute. A
+message with a delay of its own, and a dead letter, whose properties say why, take the second way first: 36 carries
+neither. Each dead letter is one line in the log, written when the letter is stored. Facts: sendMessageBack and
+ConsumeMessageConcurrentlyService in 4.9.7; there a message sent to the retry topic becomes a dead letter when its
+reconsumeTimes reach the maxReconsumeTimes of the request, and is delayed first if it has a delay level.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from eruca.client.consuming.consumer_stats import ConsumerStats
@@ -19,7 +20,7 @@ from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.retry_delays import RetryDelays
 from eruca.client.consuming.retry_policy import RetryPolicy
 from eruca.client.errors import ClientError
-from eruca.client.log import log, often
+from eruca.client.log import Rarely, log, often
 from eruca.client.message import ReceivedMessage
 from eruca.client.network import brokers
 from eruca.client.network.session import Session
@@ -64,6 +65,12 @@ class SendBack:
         self._delays = RetryDelays(session, group)
         self._sender = Sender(session, INNER_GROUP, new_topic_queues=1, retry_backoff=RETRY_BACKOFF)
         self._in_flight: set[asyncio.Task[None]] = set()
+        self._failures: defaultdict[str, Rarely] = defaultdict(Rarely)
+        """By the text of the warning."""
+
+    def _warn(self, text: str, *values: object) -> None:
+        """Log a warning about a message, unless one with this text was logged in the last minute."""
+        self._failures[text].warn(text % values)
 
     @property
     def has_backoff(self) -> bool:
@@ -123,7 +130,7 @@ class SendBack:
                 try:
                     await self._send(header, message.record.body, message.queue.broker_name)
                 except ClientError as error:
-                    log.warning("%s could not be sent to the retry topic, sending it back: %s", message, error)
+                    self._warn("%s could not be sent to the retry topic, sending it back: %s", message, error)
                 else:
                     return self._retried(message)
             else:
@@ -138,7 +145,7 @@ class SendBack:
         try:
             await self._put_back(message, level)
         except ClientError as error:
-            log.warning("%s could not be sent back, sending it to the retry topic: %s", message, error)
+            self._warn("%s could not be sent back, sending it to the retry topic: %s", message, error)
         else:
             return True
         level = level if level > 0 else FIRST_RETRY_LEVEL + message.reconsume_times
@@ -146,7 +153,7 @@ class SendBack:
         try:
             await self._send(header, message.record.body)
         except ClientError as error:
-            log.warning(
+            self._warn(
                 "%s could not be sent to the retry topic, retrying here in %s s: %s", message, self._pause, error
             )
             return False
@@ -174,11 +181,11 @@ class SendBack:
         try:
             await self._send(header, message.record.body)
         except ClientError as error:
-            log.warning("%s could not be sent to the dead letters with its reason: %s", message, error)
+            self._warn("%s could not be sent to the dead letters with its reason: %s", message, error)
             try:
                 await self._put_back(message, DEAD_LETTER_LEVEL)
             except ClientError as again:
-                log.warning("%s is no dead letter yet, retrying it here: %s", message, again)
+                self._warn("%s is no dead letter yet, retrying it here: %s", message, again)
                 return False
         self._stats[message.queue.topic].dead += 1
         log.warning(
