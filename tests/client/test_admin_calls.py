@@ -72,6 +72,8 @@ async def test_a_message_is_found_by_either_id(lab: Lab) -> None:
         assert found.queue.queue_id == sent.queue.queue_id
     with pytest.raises(MessageNotFound, match=r"no message: nonsense\. To find it by its producer's"):
         await lab.puller.view_message("nonsense")
+    with pytest.raises(MessageNotFound, match=r"To find it by its producer's id give its topic, too\."):
+        await lab.puller.view_message(sent.message_id)
     with pytest.raises(MessageNotFound, match="query message by id finished, but no message"):
         await lab.puller.view_message("7F00000100007E3D0000000000000001", topic="T")
     with pytest.raises(MessageNotFound, match="says"):

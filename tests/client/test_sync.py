@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -31,6 +32,24 @@ def test_send_pull_and_offsets(address: str) -> None:
         assert puller.pull(result.queue, 0).records[result.offset].body == b"hello"
         puller.update_offset(result.queue, 1)
         assert puller.query_offset(result.queue) == 1
+
+
+def test_a_send_that_is_started_is_of_the_message_as_it_is_then(address: str) -> None:
+    message, properties = Message("T", b""), {"number": ""}
+    body: Any = bytearray(1)
+    with sync.Producer("g", nameserver=address) as producer, sync.PullConsumer("g", nameserver=address) as puller:
+        queue = producer.send(Message("T", b"first")).queue
+        for number in range(5):
+            message.body = b"%d" % number
+            producer.start_send(message, queue=queue)
+        for number in range(5, 10):
+            body[0] = ord("0") + number
+            properties["number"] = str(number)
+            producer.start_send(message=Message("T", body, properties=properties), queue=queue)
+        producer.flush()
+        _, *records = puller.pull(queue, 0).records
+    assert [record.body for record in records] == [b"%d" % number for number in range(10)]
+    assert [record.properties.get("number") for record in records[5:]] == ["5", "6", "7", "8", "9"]
 
 
 def test_errors_are_those_of_the_asynchronous_client(address: str) -> None:

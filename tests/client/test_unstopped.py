@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from eruca.client import Hook, Message, Producer, sync
-from eruca.client.errors import BrokerRefused
+from eruca.client import RPC, Hook, LitePullConsumer, Message, Producer, PullConsumer, PushConsumer, sync
+from eruca.client.errors import BrokerRefused, StateError
 from eruca.client.log import REPEAT_AFTER, Rarely
 from tests.support.scripted import SILENT, Scripted
 
@@ -44,6 +44,35 @@ async def test_one_that_was_stopped_or_never_started_is_not_told(server: Scripte
             Producer("g", nameserver=server.address, retries=-1)
         gc.collect()
     assert not [each for each in told if each.category is ResourceWarning and "was not stopped" in str(each.message)]
+
+
+def started_elsewhere(address: str) -> list[tuple[str, Any]]:
+    """A client of each kind, started in an event loop that is over."""
+    clients: list[tuple[str, Any]] = [
+        ("producer", Producer("p", nameserver=address)),
+        ("push", PushConsumer("g", print, nameserver=address).subscribe("T")),
+        ("lite", LitePullConsumer("l", nameserver=address).subscribe("T")),
+        ("pull", PullConsumer("u", nameserver=address)),
+        ("rpc", RPC("R", "r", nameserver=address)),
+    ]
+
+    async def start() -> None:
+        for _, client in clients:
+            await client.start()
+
+    asyncio.run(start())
+    return clients
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_client_cannot_be_stopped_in_another_event_loop(address: str) -> None:
+    for name, client in started_elsewhere(address):
+        with pytest.raises(StateError, match="belongs to the event loop in which it was started"):
+            asyncio.run(client.stop())
+            pytest.fail(name)
+    with sync.Producer("p", nameserver=address):  # a start tells of consumers that were left behind
+        del client
+    gc.collect()
 
 
 PROGRAMS = {

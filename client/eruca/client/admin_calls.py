@@ -260,7 +260,10 @@ class Client(Startable):
         try:
             host, offset = parse_offset_message_id(message_id)
             address = host_text(host)
+            port = int(address.rpartition(":")[2])
         except ProtocolError:
+            address, port = "", 0
+        if not 0 < port < 1 << 16:  # a producer's id, which has something else there
             address = ""
         if not address or (topic is not None and address not in session.directory.addresses(with_slaves=True)):
             raise MessageNotFound(message_id, "" if topic else "To find it by its producer's id give its topic, too.")

@@ -55,13 +55,10 @@ class QueueLag(NamedTuple):
 
 
 def total_lag(rows: Iterable[QueueLag]) -> int | None:
-    """Messages that wait in all these queues; None when one of them is unknown."""
-    total = 0
-    for row in rows:
-        if row.difference is None:
-            return None
-        total += row.difference
-    return total
+    """Messages that wait in all these queues; None when one of them is unknown, or there is no queue."""
+    differences = [row.difference for row in rows]
+    known = [each for each in differences if each is not None]
+    return sum(known) if known and len(known) == len(differences) else None
 
 
 @bounded

@@ -130,6 +130,18 @@ class Message(_Addressed, gc=False, kw_only=True):
         return other
 
 
+def as_it_is(value: T) -> T:
+    """A copy of a message, for a send that begins in another thread while its program may change it; other values."""
+    if not isinstance(value, Message):
+        return value
+    other = copy.copy(value)
+    if isinstance(other.body, bytearray | memoryview):
+        other.body = bytes(other.body)
+    if isinstance(other.properties, Mapping):
+        other.properties = {**other.properties}
+    return other
+
+
 def timer_of(message: Message) -> tuple[str, str] | None:
     """The property of an individual delay."""
     if message.delay is None and message.deliver_at is None:

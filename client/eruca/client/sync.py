@@ -23,7 +23,7 @@ from eruca.client.dead_letter import DeadLetter
 from eruca.client.environment import known_keywords
 from eruca.client.errors import UsageError
 from eruca.client.lifecycle import named
-from eruca.client.message import ReceivedMessage
+from eruca.client.message import ReceivedMessage, as_it_is
 from eruca.client.polling import lite_pull_consumer, pull_consumer, pull_schedule
 from eruca.client.polling.pull_schedule import PullTaskContext
 from eruca.client.polling.queue_share import MessageQueueListener
@@ -224,7 +224,9 @@ def _submitting(
 
     @functools.wraps(method)
     def submit(self: _Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[R]:
-        started = self._thread.submit(method(self._client, *args, **kwargs))
+        begin: Callable[..., Coroutine[Any, Any, R]] = method
+        now = map(as_it_is, args), {name: as_it_is(value) for name, value in kwargs.items()}
+        started = self._thread.submit(begin(self._client, *now[0], **now[1]))
         return WatchedFuture(started, f"A {method.__name__} of {named(self._client)}")
 
     signature = inspect.signature(method)

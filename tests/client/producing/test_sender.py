@@ -383,6 +383,14 @@ async def test_a_stop_ends_what_still_waits_for_a_route() -> None:
                     await send
 
 
+async def test_a_nameserver_that_never_answers_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        async with Producer("g", nameserver=address, send_timeout=0.2) as producer:
+            with pytest.raises(CallTimeout, match=rf"no nameserver of {address} answered in time: check that mqnames"):
+                await producer.send(Message("T", b"x"))
+
+
 async def test_what_is_wrong_is_raised_and_not_sent(pair: Pair) -> None:
     numbers: list[dict[str, Any]] = [{"delay_level": 99}, {"flag": 1 << 31}, {"flag": "7"}]
     for wrong in (

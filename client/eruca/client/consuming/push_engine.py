@@ -312,6 +312,7 @@ class PushEngine:
     async def stop(self) -> None:
         """As of PushConsumer."""
         if self.membership.session is not None:
+            self.membership.session.check_here()
             self.membership.stopping = True
         if self.membership.stopping:
             await self._leave()

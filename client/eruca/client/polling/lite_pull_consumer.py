@@ -384,6 +384,7 @@ class LitePullConsumer(Client):
         What was polled last is retried elsewhere unless it was committed. Further calls wait for the same end.
         """
         if self._membership.session is not None and not self._membership.stopping:
+            self._membership.session.check_here()
             self._membership.stopping = True
             self._cache.end()
             self._membership.stop_reading()

@@ -257,6 +257,8 @@ class PullConsumer(Client):
 
     async def stop(self) -> None:
         """Leave the session once the file of a broadcasting consumer is written. Further calls have no effect."""
+        if self._session is not None:
+            self._session.check_here()
         session, self._session = self._session, None
         if session is not None:
             self._stopped = True

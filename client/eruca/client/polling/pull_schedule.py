@@ -264,6 +264,7 @@ class PullScheduleService(Client):
         Called in a callback it returns at once, as that call is waited for.
         """
         if self.membership.session is not None:
+            self.membership.session.check_here()
             self.membership.stopping = True
             self.membership.stop_reading()
         if self.membership.stopping:

@@ -153,6 +153,7 @@ class Producer(Client):
         session, sender = self._session, self._sender
         if session is None or sender is None:
             return
+        session.check_here()
         try:
             await sender.accumulator.wait_idle(self.send_timeout)
         finally:

@@ -407,11 +407,18 @@ class Sender:
         """A send got no route or no connection (called by the gates)."""
         if isinstance(error, TimeoutError):
             self._note(send, failed=True)
-            self._fail(send, CallTimeout(f"sendDefaultImpl call timeout ({str(error) or 'connecting took too long'})"))
+            self._fail(send, CallTimeout(f"sendDefaultImpl call timeout ({str(error) or self._late(send)})"))
         elif isinstance(error, BrokerRefused):  # by a nameserver: there is no other broker to try
             self._fail(send, error)
         else:
             self.failed(send, error)
+
+    def _late(self, send: Send) -> str:
+        """Who let the time of a send pass."""
+        if send.queue is not None:
+            return f"no connection to {send.queue.broker_name} in time"
+        asked = ", ".join(self.session.nameservers.addresses)
+        return f"no nameserver of {asked} answered in time: check that mqnamesrv runs there and answers"
 
     async def wait_until_read(self, send: Send, patience: float) -> None:
         """Wait while the broker of a one-way send does not read what was sent before.
