@@ -24,7 +24,7 @@ from eruca.protocol.bodies import (
 )
 from eruca.protocol.errors import Refused
 from eruca.protocol.headers.offsets import OffsetReply
-from eruca.protocol.headers.pull import PullReply
+from eruca.protocol.headers.pull import SUSPEND, PullReply
 from eruca.protocol.headers.send import SendReply
 from eruca.protocol.headers.topics import ConfigVersion
 from eruca.protocol.queues import MessageQueue
@@ -58,6 +58,7 @@ class Scripted:
         self.bounds = {"min": 0, "max": 0, "time": 0}
         """The answers to 31, 30 and 29."""
         self.pulls: list[Any] = []
+        """Those that may be held; others find nothing."""
         self.moved: deque[PullReply] = deque()
         """Answers to the next pulls that the offset is outside the queue (21); all others are held."""
         self.sent_back: list[Any] = []
@@ -277,6 +278,10 @@ def send_back(server: Scripted, call: Call[Any]) -> Reply:
 
 @routes.on(api.PULL_MESSAGE)
 async def pull(server: Scripted, call: Call[Any]) -> Reply:
+    if not call.header.sys_flag & SUSPEND:  # somebody looks what is there
+        offset = call.header.queue_offset
+        nothing = PullReply(suggest_which_broker_id=0, next_begin_offset=offset, min_offset=0, max_offset=offset)
+        return Reply(code=19, header=nothing)
     server.pulls.append(call.header)
     if server.moved:
         return Reply(code=21, header=server.moved.popleft())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from eruca.client import Later, MessageQueue, PushConsumer, ReceivedMessage, Reject
-from eruca.client.consuming import retry_delays
 from eruca.client.consuming.last_error import last_error
 from eruca.client.consuming.process_queue import ProcessQueue
 from eruca.client.consuming.push_consumer import engine_of
@@ -111,16 +110,14 @@ async def test_a_broker_is_asked_once_which_delays_it_knows_however_many_message
 
 
 async def test_a_broker_that_does_not_say_which_delays_it_knows_is_asked_again_soon(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Meanwhile RocketMQ's levels count, or what it said before."""
-    monkeypatch.setattr(retry_delays, "ASKED_AGAIN", 0.0)
-    monkeypatch.setattr(retry_delays, "KNOWN_FOR", 0.0)
     queue = MessageQueue("T", "broker-a", 0)
     async with Scripted("names") as names, Scripted("broker-a") as a:
         names.knows("T", a)
         async with PushConsumer("g", listener, nameserver=names.address).subscribe("T") as consumer:
-            delays = RetryDelays(consumer.session, "g")
+            delays = RetryDelays(consumer.session, "g", known_for=0.0, asked_again=0.0)
             a.refused_codes.add(CONFIGURATION)
             assert [(await delays.of(queue)).longest for _ in range(3)] == [0, 0, 0]
             a.refused_codes.clear()

@@ -59,11 +59,19 @@ def _levels(text: str) -> tuple[float, ...]:
 
 
 class RetryDelays:
-    """The delays of the brokers of one group's messages."""
+    """The delays of the brokers of one group's messages.
 
-    def __init__(self, session: Session, group: str) -> None:
+    Args:
+        known_for: seconds until a broker is asked again.
+        asked_again: the same for one that did not answer.
+    """
+
+    def __init__(
+        self, session: Session, group: str, *, known_for: float = KNOWN_FOR, asked_again: float = ASKED_AGAIN
+    ) -> None:
         self._session = session
         self._group = group
+        self._known_for, self._asked_again = known_for, asked_again
         self._known: dict[str, tuple[float, Delays]] = {}
         self._asking: SharedTasks[str, Delays] = SharedTasks()
         self._told: set[str] = set()
@@ -89,10 +97,10 @@ class RetryDelays:
                 group=self._group,
                 broker=broker,
             )
-            self._known[broker] = monotonic() + ASKED_AGAIN, delays
+            self._known[broker] = monotonic() + self._asked_again, delays
             return delays
         delays = delays_of(properties.parse(properties.decode(answer.body)))
-        self._known[broker] = monotonic() + KNOWN_FOR, delays
+        self._known[broker] = monotonic() + self._known_for, delays
         return delays
 
     def tell(self, queue: MessageQueue, seconds: float, delays: Delays, level: int) -> None:
