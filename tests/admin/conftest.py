@@ -147,9 +147,15 @@ async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
 
 
 @asynccontextmanager
-async def running_lab(tmp_path: Path, *, makes_topics: bool = True) -> AsyncIterator[Lab]:
-    """A lab in this folder, whose broker creates topics that are sent to, or not."""
+async def running_lab(tmp_path: Path, *, makes_topics: bool = True, accounts: Path | None = None) -> AsyncIterator[Lab]:
+    """A lab in this folder, whose broker creates topics that are sent to, or not.
+
+    With ``accounts``, a home of RocketMQ, it has access control.
+    """
     config = BrokerConfig(broker_name="broker-a", auto_create_topic_enable=makes_topics)
+    if accounts is not None:
+        config.access.acl_enable = True
+        config.rocketmq_home = str(accounts)
     config.store.mapped_file_size_commit_log = 1 << 20
     config.store.max_hash_slot_num = 128
     config.store.max_index_num = 512

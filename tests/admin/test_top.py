@@ -60,15 +60,15 @@ def at_a_terminal() -> Iterator[Terminal]:
     os.close(terminal.slave)
 
 
-async def begin(terminal: Terminal, lab: Lab) -> asyncio.subprocess.Process:
+async def begin(terminal: Terminal, lab: Lab, *options: str) -> asyncio.subprocess.Process:
+    """Start ``mqadmin top`` there."""
     environment = {**os.environ, "NAMESRV_ADDR": lab.nameserver, "TERM": "xterm-256color"}
     for name in ("COLUMNS", "LINES"):
         environment.pop(name, None)
     return await asyncio.create_subprocess_exec(
         str(SCRIPTS / "mqadmin"),
         "top",
-        "-i",
-        "1",
+        *options,
         stdin=terminal.slave,
         stdout=terminal.slave,
         stderr=terminal.slave,
@@ -84,7 +84,7 @@ async def test_a_cluster_on_the_screen(lab: Lab, end: str) -> None:
     await lab.member("shop", "T", client_id="10.0.0.1@c")
     await lab.commit("shop", "T", 0)
     with at_a_terminal() as terminal:
-        process = await begin(terminal, lab)
+        process = await begin(terminal, lab, "-i", "1")
         await terminal.shows("BROKER", "broker-a", "master", "\x1b[?1049h")
         assert termios.tcgetattr(terminal.slave)[3] & termios.ICANON == 0
         terminal.type("g")

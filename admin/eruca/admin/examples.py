@@ -96,7 +96,7 @@ producerConnection -g payers -t Orders -o table  # the same in columns
 consumerStatus -g shop -i 10.0.0.1@a -s  # the state of a member, with its threads
 consumerStatus -g shop  # the state of all members, in a file each
 consumerProgress -g shop  # offsets and lag of a group
-consumerProgress -g shop -s true -o table --watch 2  # with the member that has each queue, again and again
+consumerProgress -g shop -s true -o wide --watch 2  # with the member that has each queue, again and again
 statsAll -a  # traffic and lag of all topics with messages today
 statsAll -t Orders -o json  # of one topic, for a program
 resetOffsetByTime -g shop -t Orders -s "yesterday 17:30" --dry-run  # rewind: what a reset would do
@@ -122,7 +122,7 @@ queryMsgByOffset -t Orders -b broker-a -i 0 -o 4100 --output json  # the same fo
 queryCq -t Orders -q 0 -i 0  # the first units of a consume queue
 queryCq -t Orders -q 0 -i 4100 -c 1 -o json  # one unit, for a program
 consumeMessage -t Orders -c 10  # print ten messages of a topic
-consumeMessage -t Orders -s "yesterday 17:30" -e "yesterday 17:45"  # those of a quarter of an hour
+consumeMessage -t Orders -s "yesterday 17:30" -e "yesterday 17:45"  # those of 15 minutes; where none is, the nearest
 printMsg -t Orders -b -30m  # all messages of the last half hour
 printMsg -t Orders -s "TagA || TagB" -o jsonl  # those with one of two tags, for a program
 tail Orders --from -30m --follow -s 'paid || sent'  # what came in the last half hour with these tags, and what comes
@@ -147,20 +147,20 @@ wipeWritePerm -b broker-a  # send clients away from a broker that is to be stopp
 wipeWritePerm -b broker-a --yes  # the same in a script, without a question
 addWritePerm -b broker-a  # and back
 addWritePerm -b broker-a -o json  # the same, with the number of topics for a program
-updateAclConfig -c DefaultCluster -a orders -s its-secret-key -t "Orders=PUB|SUB"  # an account for one topic
-updateAclConfig -b 10.0.0.1:10911 -a ops -s its-secret-key -m true  # one that may use all requests
-deleteAclConfig -c DefaultCluster -a orders  # remove an account everywhere
-deleteAclConfig -b 10.0.0.1:10911 -a orders  # at one broker
+updateAclConfig -c DefaultCluster -a orders-app -s its-secret-key -t "Orders=PUB|SUB"  # an account for one topic
+updateAclConfig -b 10.0.0.1:10911 -a operators -s its-secret-key -m true  # one that may use all requests
+deleteAclConfig -c DefaultCluster -a orders-app  # remove an account everywhere
+deleteAclConfig -b 10.0.0.1:10911 -a orders-app  # at one broker
 updateGlobalWhiteAddr -c DefaultCluster -g 10.0.0.*,192.168.1.1  # addresses that need no account
 updateGlobalWhiteAddr -b 10.0.0.1:10911 -g 10.0.0.7  # one address at one broker
 clusterAclConfigVersion -c DefaultCluster  # whether all brokers have the same accounts
 clusterAclConfigVersion -b 10.0.0.1:10911 -o json  # the version at one, for a program
-getAclConfig -b 10.0.0.1:10911  # the accounts of a broker, secrets included
+getAclConfig -b 10.0.0.1:10911  # the accounts of a broker of Apache's, secrets included; Eruca's gives none
 getAclConfig -c DefaultCluster -o table  # those of all masters, in columns
 context add prod -n "10.0.0.1:9876;10.0.0.2:9876" --ask  # name a cluster
 context use prod  # work with it from now on
 schema consumerProgress  # the JSON Schema of a command's result
-completion bash > ~/.local/share/bash-completion/completions/mqadmin  # complete commands and names in bash
+completion bash > ~/.local/share/bash-completion/completions/mqadmin  # completion in bash; mkdir -p makes the folder
 """
 
 

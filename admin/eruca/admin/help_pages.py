@@ -31,7 +31,8 @@ _WORDS: Final = {
         "usage: mqadmin completion bash|zsh|fish\n\n"
         "bash:  mqadmin completion bash > ~/.local/share/bash-completion/completions/mqadmin\n"
         "zsh:   mqadmin completion zsh > FOLDER/_mqadmin, where FOLDER is one of $fpath\n"
-        "fish:  mqadmin completion fish > ~/.config/fish/completions/mqadmin.fish\n",
+        "fish:  mqadmin completion fish > ~/.config/fish/completions/mqadmin.fish\n\n"
+        "The folder must be there: mkdir -p makes it.\n",
     ),
     "help": (
         "print this text, the page of a command, or all commands in one list",
