@@ -52,7 +52,8 @@ _SILENT_FOR = 1.0
 """Seconds for which a peer that did not answer is not asked again: a command that asks in steps waits for it once."""
 _OF_MEMBERS = frozenset({api.GET_CONSUMER_RUNNING_INFO.code, api.CONSUME_MESSAGE_DIRECTLY.code})
 """Requests that a broker passes on to a member: if they time out, the broker need not hang."""
-_PORT = 9876
+_PORT, _BROKER_PORT = 9876, 10911
+"""The usual ports of a nameserver and of a broker."""
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
@@ -343,6 +344,20 @@ def nameserver_addresses(text: str) -> list[str]:
         except ValueError as fault:
             raise BadValue(f"'{each[:80]}' is no address of a nameserver: {fault}") from None
     return list(dict.fromkeys(found))
+
+
+def check_address(text: str, option: str) -> None:
+    """Raise BadValue, which names the ``option``, for what is no address of one broker; its port is not guessed."""
+    try:
+        if "://" in text:
+            raise ValueError(f"leave out '{text.partition('://')[0]}://'")
+        if ";" in text or "," in text:
+            raise ValueError("give one address")
+        whole_address(text, _BROKER_PORT)
+        if ":" not in text or text.endswith("]"):
+            raise ValueError(f"add the port, as in {text}:{_BROKER_PORT}; mqadmin clusterList shows the addresses")
+    except ValueError as fault:
+        raise BadValue(f"option {option}: '{text[:80]}' is no address: {fault}") from None
 
 
 def some_address(broker: BrokerData) -> str | None:
