@@ -112,6 +112,11 @@ def test_java_reads_what_python_traces(
     }
 
 
+def lines_of(mqadmin: Mqadmin, line: tuple[str, ...]) -> list[str]:
+    """The lines of a command, padding included."""
+    return [each.rstrip() for each in mqadmin(line).stdout.splitlines()]
+
+
 def test_both_mqadmins_show_what_java_traces(cluster: Cluster, judge: Judge, topic: MakeTopic, fresh: Fresh) -> None:
     name, traces, group = topic(cluster, judge, 1), topic(cluster, judge, 1), fresh("traced")
     clients = JavaClients(judge)
@@ -125,4 +130,4 @@ def test_both_mqadmins_show_what_java_traces(cluster: Cluster, judge: Judge, top
     line = ("queryMsgTraceById", "-n", cluster.address, "-i", sent["msgId"], "-t", traces)
     for show in (java_mqadmin(judge), eruca_mqadmin):
         assert steps(show, cluster, traces, sent["msgId"], 2) == [["Pub", group, "success"], ["Sub", group, "success"]]
-    assert eruca_mqadmin(line).stdout.split() == java_mqadmin(judge)(line).stdout.split()
+    assert lines_of(eruca_mqadmin, line) == lines_of(java_mqadmin(judge), line)
