@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from eruca.admin.commands import find
 from eruca.admin.console.resets import Running
+from eruca.admin.resets.choices import SWITCHES
 from tests.admin.conftest import Lab
 from tests.admin.console.conftest import Desk
 from tests.admin.test_offsets import Member
@@ -38,6 +40,19 @@ async def test_the_form_names_the_topics_of_the_group(desk: Desk, member: Member
     assert "%RETRY%g</option>" not in answer.text
     assert 'value="T"' in answer.text
     assert "Dry run" in answer.text and "Reset the group" not in answer.text
+
+
+async def test_the_form_has_the_switches_of_the_command(desk: Desk, member: Member) -> None:
+    """Those that are on are part of what is confirmed."""
+    command = find("resetOffset")
+    assert command is not None
+    switches = [each.name for each in command.options if each in SWITCHES]
+    assert switches == ["partial", "now", "new-group", "force-active"]
+    page = (await desk.browser.get("/groups/g/reset?topic=T&to=first&now=on&force-active=on")).text
+    for name in switches:
+        assert f'<input type="checkbox" name="{name}" id="{name}"' in page
+    assert "Go on without brokers that do not answer</label>" in page
+    assert re.findall(r'name="([a-z-]+)" value="on"', page) == ["now", "force-active"]
 
 
 async def test_a_dry_run_moves_nothing(lab: Lab, desk: Desk, member: Member) -> None:
@@ -82,7 +97,9 @@ async def test_only_the_queues_that_are_named_move(lab: Lab, desk: Desk) -> None
     await lab.send("T", "a", "b", queue=0)
     await lab.send("T", "c", "d", queue=1)
     await lab.commit("g", "T", 2, 2)
-    begun = await desk.post("/groups/g/reset", topic="T", to="1", queues="broker-a:1", newGroup="on", confirm="g")
+    begun = await desk.post(
+        "/groups/g/reset", topic="T", to="1", queues="broker-a:1", **{"new-group": "on"}, confirm="g"
+    )
     await ended(desk, begun.headers["location"])
     assert await lab.committed("g", "T") == {0: 2, 1: 1}
 

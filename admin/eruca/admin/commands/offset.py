@@ -15,6 +15,7 @@ from eruca.admin.lookups import END, consume_stats, masters_in, store_offset
 from eruca.admin.posix import Operand, Option
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Done
+from eruca.admin.resets.choices import NEW_GROUP, SWITCHES, options
 from eruca.admin.resets.engine import Reset, performed, prepare, untouched
 from eruca.admin.resets.places import checked_time, is_file, place, queues
 from eruca.admin.resets.plan import Options, check
@@ -29,14 +30,10 @@ from eruca.protocol.queues import MessageQueue
 
 GROUP = Option("g", "group", "name of the consumer group", required=True, kind="group")
 FORCE = Option("f", "force", "false: move only back; default true", kind="boolean")
-NEW_GROUP = Option("", "new-group", "store offsets for a group that no broker knows yet", takes_value=False)
 SAFETY = (
     Option("", "dry-run", "print what would be done, and end with 3 (0: nothing would change)", takes_value=False),
     Option("", "wait", "seconds to look whether the members moved; default 15, 0: do not look", kind="number"),
-    Option("", "partial", "go on without brokers that do not answer; ends with 5", takes_value=False),
-    Option("", "now", "refuse, instead of waiting for members that a broker does not know yet", takes_value=False),
-    NEW_GROUP,
-    Option("", "force-active", "also with pull consumers of Java, which ignore a reset", takes_value=False),
+    *SWITCHES,
     Option("", "with-retries", "reset the messages that wait for another try too", takes_value=False),
     Option("", "yes", "ask nothing", takes_value=False),
 )
@@ -282,14 +279,8 @@ def _planned(job: Job, reset: Reset) -> Iterator[Shown]:
 
 async def _prepared(job: Job, group: str, topic: str, target: Target) -> Reset:
     """The reset, looked at and decided."""
-    options = Options(
-        force=job.truth("f", True),
-        partial=job.has("partial"),
-        now=job.has("now"),
-        new_group=job.has("new-group"),
-        force_active=job.has("force-active"),
-    )
-    return await prepare(job.admin, group, topic, target, options)
+    given = {switch.name for switch in SWITCHES if job.has(switch.key)}
+    return await prepare(job.admin, group, topic, target, options(given, force=job.truth("f", True)))
 
 
 async def _explain(job: Job, reset: Reset) -> None:

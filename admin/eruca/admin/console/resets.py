@@ -16,8 +16,10 @@ from eruca.admin.console.groups import topics_in
 from eruca.admin.console.overview import Freshness, freshness
 from eruca.admin.console.visit import Console, Visit, act, now, page
 from eruca.admin.errors import AdminError, BadValue, NotFound
+from eruca.admin.posix import Option
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Done
+from eruca.admin.resets.choices import SWITCHES, options
 from eruca.admin.resets.engine import Reset, performed, prepare, untouched
 from eruca.admin.resets.places import place, queues
 from eruca.admin.resets.plan import Options
@@ -45,6 +47,14 @@ class ResetPlan(Result, frozen=True, kw_only=True, rename="camel"):
     """Messages that wait in the retry topic, which the reset does not touch."""
 
 
+class Switch(Result, frozen=True, kw_only=True, rename="camel"):
+    """A switch of the form, as the commands have it."""
+
+    name: str
+    text: str
+    on: bool
+
+
 class ResetPage(Answer, frozen=True, kw_only=True, rename="camel"):
     """The form of a reset; with what was filled in, its dry run."""
 
@@ -54,9 +64,7 @@ class ResetPage(Answer, frozen=True, kw_only=True, rename="camel"):
     to: str
     queues: str
     back_only: bool
-    partial: bool
-    force_active: bool
-    new_group: bool
+    switches: list[Switch]
     refusal: str
     """Why the reset would not be done."""
     plan: ResetPlan | None
@@ -80,13 +88,17 @@ async def reset_page(visit: Visit) -> ResetPage:
         to=given.get("to", ""),
         queues=given.get("queues", ""),
         back_only="backOnly" in given,
-        partial="partial" in given,
-        force_active="forceActive" in given,
-        new_group="newGroup" in given,
+        switches=[Switch(name=each.name, text=_label(each), on=each.name in given) for each in SWITCHES],
         refusal=refusal,
         plan=plan,
         errors=errors,
     )
+
+
+def _label(option: Option) -> str:
+    """What a switch does, without what only a command line knows."""
+    text = option.help.partition(";")[0]
+    return text[:1].upper() + text[1:]
 
 
 async def _prepared(visit: Visit, group: str, given: Mapping[str, str]) -> Reset:
@@ -96,13 +108,7 @@ async def _prepared(visit: Visit, group: str, given: Mapping[str, str]) -> Reset
     target = await place(visit.admin, topic, to)
     if text := given.get("queues", "").strip():
         target = Only(target, queues(text))
-    options = Options(
-        force="backOnly" not in given,
-        partial="partial" in given,
-        force_active="forceActive" in given,
-        new_group="newGroup" in given,
-    )
-    return await prepare(visit.admin, group, topic, target, options)
+    return await prepare(visit.admin, group, topic, target, options(given.keys(), force="backOnly" not in given))
 
 
 async def _plan_of(reset: Reset) -> ResetPlan:
