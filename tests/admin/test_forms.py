@@ -250,7 +250,7 @@ WRITES = """
     deleteExpiredCommitLog sendMsgStatus checkMsgSendRT clusterRT exportMetadata exportConfigs exportMetrics
     startMonitoring apply offsets updateSubGroup deleteSubGroup resetOffsetByTime skipAccumulatedMessage resetOffset
     cloneGroupOffset sendMessage tail send move updateKvConfig deleteKvConfig updateNamesrvConfig wipeWritePerm
-    addWritePerm updateAclConfig deleteAclConfig updateGlobalWhiteAddr electMaster
+    addWritePerm updateAclConfig deleteAclConfig updateGlobalWhiteAddr electMaster recreateGroup
 """
 """Commands that change something, write files, or go on by themselves."""
 

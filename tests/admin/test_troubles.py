@@ -117,7 +117,7 @@ CHANGES = {
     *("cleanExpiredCQ", "cleanUnusedTopic", "deleteExpiredCommitLog", "cloneGroupOffset", "updateKvConfig"),
     *("deleteKvConfig", "updateNamesrvConfig", "wipeWritePerm", "addWritePerm", "updateAclConfig", "deleteAclConfig"),
     "updateGlobalWhiteAddr",
-    *("sendMessage", "send", "sendMsgStatus", "checkMsgSendRT", "clusterRT", "electMaster"),
+    *("sendMessage", "send", "sendMsgStatus", "checkMsgSendRT", "clusterRT", "electMaster", "recreateGroup"),
 }
 """Commands that change something, or send."""
 SCREENS = {"top", "console", "tail"}

@@ -254,6 +254,7 @@ async def test_a_stop_in_order_hands_the_mastership_over_first(group: Group) -> 
     assert await sent(one, 5) == [0] * 5
     epoch = one.broker.role.epoch
     await group.stop(1)
+    await until(lambda: two.broker.accepting or three.broker.accepting)
     leads = [desk for desk in (two, three) if desk.broker.accepting]
     assert [desk.broker.role.epoch for desk in leads] == [epoch + 2], "named by the one that stops, and elected"
     assert await sent(leads[0], 5) == [0] * 5
@@ -261,7 +262,8 @@ async def test_a_stop_in_order_hands_the_mastership_over_first(group: Group) -> 
     await equal(two, three)
     await group.stop(leads[0].config.broker_id)
     (last,) = group.desks.values()
-    assert last.broker.accepting and await sent(last, 5) == [0] * 5
+    await until(lambda: last.broker.accepting)
+    assert await sent(last, 5) == [0] * 5
 
 
 async def test_a_stop_of_the_last_one_waits_for_nobody(group: Group) -> None:

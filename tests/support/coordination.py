@@ -49,6 +49,15 @@ class FakeCoordinator:
         self._revision += 1
         self._wake()
 
+    def backup(self) -> dict[str, Entry]:
+        """A copy of the keys that are on no hold."""
+        return {key: entry for key, entry in self._entries.items() if key not in self._held}
+
+    def restore(self, backup: Mapping[str, Entry]) -> None:
+        """Have the keys of a backup, and no others."""
+        self.empty()
+        self._entries.update(backup)
+
     def expire(self, key: str) -> None:
         """End the hold on which a key stands, as when its broker has died."""
         self._end(self._held[key])

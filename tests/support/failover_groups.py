@@ -1,8 +1,8 @@
 """Groups of brokers that are nothing but their drivers of failover: logs in memory, and links that a test can cut.
 
-A log is a list of bytes, each of which is a message with the number of the epoch in which it was written. What a master
-confirms is acknowledged; ``acknowledged`` is the longest log that anybody was promised, and each further promise is
-compared with it. What the real broker does on its disk and on its sockets is not here.
+A log is a list of bytes, each of which is a message with the number of the epoch in which it was written (modulo 251).
+What a master confirms is acknowledged; ``acknowledged`` is the longest log that anybody was promised, and each further
+promise is compared with it. What the real broker does on its disk and on its sockets is not here.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Self as Same
 from eruca.broker.coordination.port import Coordinator
 from eruca.broker.failover import epochs as lists
 from eruca.broker.failover.epochs import Epochs
+from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import (
     Asked,
@@ -55,6 +56,7 @@ class Disk:
         self.store = store
         self.log = bytearray()
         self.epochs: Epochs = ()
+        self.group: Group | None = None
 
 
 class MemoryOffice(Generic[C]):
@@ -72,6 +74,12 @@ class MemoryOffice(Generic[C]):
 
     async def note(self, epochs: Epochs) -> None:
         self._machine.disk.epochs = epochs
+
+    def kept(self) -> Group | None:
+        return self._machine.disk.group
+
+    async def keep(self, group: Group) -> None:
+        self._machine.disk.group = group
 
     async def settle(self) -> int:
         return len(self._machine.disk.log)
@@ -107,6 +115,9 @@ class MemoryOffice(Generic[C]):
 
     def bar(self, reason: str) -> None:
         self.barred = reason
+
+    def admit(self) -> None:
+        self.barred = None
 
 
 class MemoryLinks(Generic[C]):
@@ -264,7 +275,7 @@ class Machine(Generic[C]):
     def put(self, count: int = 1) -> None:
         """Messages of a client; only a master stores them."""
         assert self.office.leads is not None
-        self.disk.log += bytes([self.office.leads]) * count
+        self.disk.log += bytes([self.office.leads % 251]) * count
         self.driver.post(Stored(len(self.disk.log)))
         self.tcp.replicas.written()
 

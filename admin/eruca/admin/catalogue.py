@@ -42,6 +42,7 @@ SUBJECTS: Final = {
             "getSyncStateSet": "show which brokers of a group may become its master",
             "getBrokerEpoch": "show which master wrote which part of the brokers' logs",
             "electMaster": "hand the mastership of a group over to one of its brokers",
+            "recreateGroup": "write a group again that etcd has lost, from what its brokers know",
         },
         "response_time": {
             "sendMsgStatus": "send messages to a broker and show the response times",

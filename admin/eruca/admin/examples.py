@@ -53,6 +53,8 @@ getBrokerEpoch -b broker-a  # which master wrote which part of the logs of a gro
 getBrokerEpoch -c DefaultCluster -o csv  # the same of all groups, for a spreadsheet
 electMaster -c DefaultCluster -bn broker-a -b 2  # let broker 2 be the master of a group
 electMaster -c DefaultCluster -bn broker-a -b 2 -o json  # the same for a program
+recreateGroup -c DefaultCluster -bn broker-a  # mend a group that etcd has lost, by the broker that has all
+recreateGroup -c DefaultCluster -bn broker-a -b 2 --yes  # by broker 2, whatever that loses, without a question
 sendMsgStatus -b broker-a -c 10  # how long ten sends to a broker take
 sendMsgStatus -b broker-a -s 4096 -o jsonl  # the same with larger messages, for a program
 checkMsgSendRT -t Orders -a 20  # how long sends to each queue of a topic take

@@ -18,6 +18,7 @@ import structlog
 from eruca.broker.broker import Broker
 from eruca.broker.coordination.port import Coordinator
 from eruca.broker.failover.epochs import Epochs
+from eruca.broker.failover.group import Group
 from eruca.broker.failover.member import Copied, Promise, Rules, State, Stored, TablesChanged
 from eruca.broker.services.failover.confirmation import Confirmation
 from eruca.broker.services.failover.driver import Driver
@@ -28,6 +29,7 @@ from eruca.broker.services.failover.ports import Frame, Self, TableFrame
 from eruca.broker.services.failover.replicas import Pace as Sending
 from eruca.broker.services.failover.tables import Tables
 from eruca.broker.store.epoch_file import read_epochs, write_epochs
+from eruca.broker.store.group_file import read_group, write_group
 from eruca.protocol.codes import ResponseCode
 from eruca.remoting.clock import boottime_ms
 from eruca.remoting.listener import Listener
@@ -184,6 +186,12 @@ class _Office:
     async def note(self, epochs: Epochs) -> None:
         await asyncio.to_thread(write_epochs, self._root, epochs)
 
+    def kept(self) -> Group | None:
+        return read_group(self._root)
+
+    async def keep(self, group: Group) -> None:
+        await asyncio.to_thread(write_group, self._root, group)
+
     async def settle(self) -> int:
         store = self._broker.store
         if self._broker.role.is_slave:
@@ -238,3 +246,6 @@ class _Office:
     def bar(self, reason: str) -> None:
         log.error("barred", reason=reason)
         self._broker.readiness.withdraw("group", reason)
+
+    def admit(self) -> None:
+        self._broker.readiness.restore("group")

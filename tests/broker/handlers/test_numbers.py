@@ -55,6 +55,8 @@ CHECKED = {
     "QueryConsumeQueue.count": "10,000",
     "ConsumerSendMsgBack.delayLevel": "the last level",
     "EndTransaction.commitOrRollback": "0, 8 or 12",
+    "ElectMaster.knownEpoch": "half of 2^31: more can be added",
+    "ElectMaster.knownSetEpoch": "the same",
     "RegisterBroker.bodyCrc32": "the CRC of the body",
     "Connection.version": "bounded_version, when the heartbeat came",
     "ProducerInfo.version": "the same",

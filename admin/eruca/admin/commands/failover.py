@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 
 from eruca.admin.command import BROKER, MASTERS, Job, Shown, command, first_of
-from eruca.admin.errors import BadValue, NotFound
+from eruca.admin.errors import AdminError, BadValue, NotFound
 from eruca.admin.posix import Option
 from eruca.admin.results import failover as found
+from eruca.admin.results import recreation
 from eruca.admin.text import millis_text, nearest
 from eruca.protocol.bodies import BrokerData, EpochEntryCache, HARuntimeInfo, ReplicaIdentity, ReplicasInfo
 
@@ -164,3 +165,49 @@ def _print_elected(job: Job, result: found.Elected) -> None:
     job.line(f"#MasterEpoch\t{result.master_epoch}\n#SyncStateSetEpoch\t{result.set_epoch}")
     for number, address in result.brokers.items():
         job.line(f"\t#Broker\t{number}\t{address}")
+
+
+@command(
+    "recreateGroup",
+    Option(
+        "b",
+        "brokerId",
+        "the number of the broker that is to be the master; needed where that may lose something",
+        kind="number",
+    ),
+    Option("bn", "brokerName", "the group of brokers with this name", required=True, kind="broker"),
+    Option("c", "clusterName", "the cluster of the group", required=True, kind="cluster"),
+    Option("", "yes", "ask nothing", takes_value=False),
+    results=(found.Elected,),
+    reads=False,
+)
+async def recreate_group(job: Job) -> Shown:
+    """28 at each broker of the group, 1002 at the chosen one."""
+    name = job.text("bn")
+    known, errors = await recreation.knowledge(job.admin, await _group(job, name))
+    for address, error in errors.items():
+        job.say(f"{address}: {error}: what it knows is missing")
+    plan = recreation.plan(known, job.number("b") if job.has("b") else None)
+    _agree_to_recreation(job, name, plan)
+    result = await recreation.recreate(job.admin, job.text("c"), name, plan)
+    return Shown(result, partial(_print_elected, job, result))
+
+
+def _agree_to_recreation(job: Job, name: str, plan: recreation.Plan) -> None:
+    """Say who is to write the group and what may be lost, and ask. Raises AdminError for no."""
+    chosen, newest = plan.chosen, plan.newest
+    members = ", ".join(map(str, sorted(newest.members)))
+    job.say(f"the last group that is known: epoch {newest.age[0]}, syncStateSet {members} (broker {newest.broker_id})")
+    job.say(f"broker {chosen.broker_id} is to be the master: its log ends at {chosen.end}, epoch {chosen.log_epoch}")
+    for loss in plan.losses or ("nothing that was acknowledged is lost: all of the syncStateSet answer",):
+        job.say(loss)
+    if plan.losses and not job.has("b"):
+        raise AdminError(
+            f"nothing was changed: start the brokers that are missing, or name the master (-b {chosen.broker_id}) to "
+            "take that loss"
+        )
+    agreed = job.agreed(f"Write the group {name} again, with broker {chosen.broker_id} as its master?")
+    if agreed is None:
+        raise AdminError("nothing was changed: nobody is here to be asked; --yes does it")
+    if not agreed:
+        raise AdminError("nothing was changed")

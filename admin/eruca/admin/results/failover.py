@@ -26,7 +26,8 @@ from eruca.protocol.bodies import (
     ReplicaIdentity,
     ReplicasInfo,
 )
-from eruca.protocol.headers.failover import ElectMaster
+from eruca.protocol.headers.failover import ElectMaster, ElectMasterReply
+from eruca.remoting import Answer as Answered
 
 T = TypeVar("T")
 
@@ -267,6 +268,11 @@ async def elect(admin: Admin, address: str, cluster: str, broker: str, broker_id
     """Hand the mastership of a group over to one of its brokers (1002), which its master does, or a controller."""
     ask = ElectMaster(cluster_name=cluster, broker_name=broker, broker_id=broker_id, designate_elect=True)
     answer = await admin.call(await leader(admin, address), api.CONTROLLER_ELECT_MASTER, ask, timeout=ELECTED_WITHIN)
+    return elected(cluster, broker, answer)
+
+
+def elected(cluster: str, broker: str, answer: Answered[ElectMasterReply]) -> Elected:
+    """What an answer to 1002 says."""
     said = answer.header
     members = BrokerMemberGroup.decode(answer.body).broker_addrs if answer.body else {}
     return Elected(

@@ -13,6 +13,11 @@ from typing import NamedTuple
 import msgspec
 
 FORMAT = 1
+UNSEEN = 1000
+"""Epochs that may have passed at brokers of which an operator hears nothing."""
+
+
+_MEND = "delete the key in etcd, then run mqadmin recreateGroup"
 
 
 class GroupUnreadable(Exception):
@@ -28,6 +33,11 @@ class Group(NamedTuple):
     sync_state_set_epoch: int
     stores: tuple[tuple[int, str], ...]
     """The id of the store with which each broker was taken into the set."""
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Rises with each change: of two states of a group, the higher one is the later one."""
+        return self.master_epoch, self.sync_state_set_epoch
 
     def store_of(self, broker_id: int) -> str | None:
         """The store with which a broker was taken into the set; None when it never was."""
@@ -57,6 +67,14 @@ class Group(NamedTuple):
             master_epoch=self.master_epoch + 1,
             sync_state_set_epoch=self.sync_state_set_epoch + 1,
         )
+
+    def recreate(self, broker_id: int, store: str) -> Group:
+        """This group once more, after etcd has lost it, by an operator: with another master, alone in its set.
+
+        Its epoch is one that no log has, not even that of a broker whose log nobody could see: so no part of a log of
+        another broker counts as one of this epoch.
+        """
+        return self._replace(master_epoch=self.master_epoch + UNSEEN).elect(broker_id, store)
 
     def change(self, members: frozenset[int], stores: Mapping[int, str]) -> Group:
         """This group with another set, in the same epoch; ``stores`` are those of members that come."""
@@ -108,7 +126,7 @@ def decode(value: bytes) -> Group:
     try:
         key = msgspec.json.decode(value, type=_Key)
     except msgspec.MsgspecError as fault:
-        raise GroupUnreadable(f"the key of the group holds no group ({fault}): recreate it") from None
+        raise GroupUnreadable(f"the key of the group holds no group ({fault}): {_MEND}") from None
     if key.format > FORMAT:
         raise GroupUnreadable(
             f"the key of the group has format {key.format}, and this version knows formats up to {FORMAT}: "
@@ -118,7 +136,7 @@ def decode(value: bytes) -> Group:
     if key.master_broker_id not in members or not members <= key.stores.keys() or key.master_epoch < 1:
         raise GroupUnreadable(
             "the key of the group contradicts itself (the master must be in syncStateSet, and each member of it must "
-            "have a store): recreate it"
+            f"have a store): {_MEND}"
         )
     return Group(
         key.master_broker_id,

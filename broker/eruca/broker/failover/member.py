@@ -36,7 +36,7 @@ class State(Enum):
     """It is elected, and its epoch is not on its disk yet."""
     MASTER = "master"
     BARRED = "barred"
-    """Its log does not belong to the group's, or etcd knows less than its log: an operator decides."""
+    """Its log does not belong to the group's, or etcd has forgotten the group: an operator decides."""
 
 
 class Known(NamedTuple):
@@ -67,6 +67,10 @@ class Member(NamedTuple):
     proposed: Group | None = None
     """The change that it asked etcd for, while it is not known what became of it."""
     replicas: Replicas = ()
+    forgotten: bool = False
+    """Whether it is barred as long as etcd's group is not the one that it has known."""
+    lacking: int = 0
+    """The epoch of a master whose log lacked what was confirmed here."""
 
     @property
     def epoch(self) -> int:
@@ -167,6 +171,23 @@ class Noted(NamedTuple):
     """The new epoch is on the disk."""
 
 
+class Forgotten(NamedTuple):
+    """etcd has no group, or an older one than this broker has known: it was emptied, or restored from a backup.
+
+    ``revision`` is that of the key as it was read.
+    """
+
+    reason: str
+    revision: int
+
+
+class Recreate(NamedTuple):
+    """An operator has this broker write the group again, with itself as the master, over the key of that revision."""
+
+    group: Group
+    revision: int
+
+
 Event = (
     Read
     | Changed
@@ -183,6 +204,8 @@ Event = (
     | TablesChanged
     | HandOver
     | Noted
+    | Forgotten
+    | Recreate
 )
 
 
@@ -247,7 +270,11 @@ class Bar(NamedTuple):
     reason: str
 
 
-Action = Seek | Join | Propose | Note | CutTo | Tell | Welcome | Accept | StepDown | Bar
+class Admit(NamedTuple):
+    """Take part again."""
+
+
+Action = Seek | Join | Propose | Note | CutTo | Tell | Welcome | Accept | StepDown | Bar | Admit
 
 
 class Step(NamedTuple):
@@ -267,7 +294,7 @@ class Promise(NamedTuple):
     tables: int
     """... and changes of tables up to this number."""
     takes_sends: bool
-    """Whether the set has minInSyncReplicas members."""
+    """Whether the set has minInSyncReplicas members, as far as anybody knows."""
 
 
 class Rules:
@@ -282,7 +309,7 @@ class Rules:
 
     def promise(self, member: Member) -> Promise:
         """What a member may show and answer."""
-        enough = member.known is not None and in_sync.enough(member.known.group, member.proposed, self._least)
+        enough = member.known is None or in_sync.enough(member.known.group, member.proposed, self._least)
         acknowledged = member.confirmed if self._acknowledging is None else member.acknowledged
         return Promise(member.confirmed, acknowledged, member.tables_confirmed, enough)
 
@@ -322,9 +349,11 @@ class Rules:
     def step(self, member: Member, event: Event) -> Step:
         """What a member knows after an event, and what it has to do."""
         if member.state is State.BARRED:
-            return Step(member)
+            return self._barred(member, event)
         if isinstance(event, Read):
             return self._read(member, event)
+        if isinstance(event, Forgotten):
+            return self._forget(member, event)
         known = member.known
         if known is None:
             return Step(member)
@@ -343,6 +372,32 @@ class Rules:
                 return self._lead(member, known, event)
             case HandOver(broker_id):
                 return self._hand_over(member, known, broker_id)
+            case Recreate():
+                return Step(member)
+
+    # ---- etcd was emptied or restored
+
+    def _forget(self, member: Member, event: Forgotten) -> Step:
+        known, proposed = member.known, member.proposed
+        if proposed is not None and known is not None and known.revision == event.revision:
+            return Step(member, (Propose(proposed, event.revision),))  # it is about to write the group again
+        barred = member._replace(state=State.BARRED, forgotten=True, proposed=None)
+        return Step(barred, (Bar(event.reason),))
+
+    def _barred(self, member: Member, event: Event) -> Step:
+        """A group that etcd has forgotten is there again when an operator, or a newer backup, has brought it."""
+        if not member.forgotten:
+            return Step(member)
+        match event:
+            case Recreate(group, revision):
+                known = Known(group, revision)
+                stands = member._replace(state=State.CANDIDATE, forgotten=False, known=known, proposed=group)
+                return Step(stands, (Admit(), Propose(group, revision)))
+            case Read(group) if self.takes_part(member, group) and group.master_epoch > member.lacking:
+                anew = member._replace(state=State.SEEKING, forgotten=False, known=None, proposed=None, replicas=())
+                step = self._read(anew, event)
+                return Step(step.member, (Admit(), *step.actions))
+        return Step(member)
 
     def _read(self, member: Member, read: Read) -> Step:
         known = member.known
@@ -352,7 +407,7 @@ class Rules:
         group = read.group
         if not self.takes_part(member, group):
             reason = f"etcd has epoch {group.master_epoch}, but the log has epoch {member.epoch}"
-            return Step(member._replace(state=State.BARRED), (Bar(f"{reason}: etcd was emptied or restored"),))
+            return self._forget(member, Forgotten(f"{reason}: etcd was emptied or restored", read.revision))
         new = member._replace(known=Known(group, read.revision), proposed=None)
         if known is not None and known.group.master_epoch == group.master_epoch and member.state is not State.CANDIDATE:
             return self._set_moved(new) if new.state is State.MASTER else Step(new)
@@ -419,6 +474,13 @@ class Rules:
         if end is None:
             reason = "the log has nothing in common with the master's: empty the store, or start it in another group"
             return Step(member._replace(state=State.BARRED), (Bar(reason),))
+        if end < member.confirmed:
+            reason = (
+                f"the master's log is the same up to {end} only, and this one was confirmed up to {member.confirmed}: "
+                "etcd was restored, or the group was recreated without this broker; started again, it is cut back"
+            )
+            barred = member._replace(state=State.BARRED, forgotten=True, lacking=answer.master_epoch)
+            return Step(barred, (Bar(reason),))
         epochs = lists.cut(member.epochs, end)
         confirmed = min(answer.confirmed, end)
         new = member._replace(state=State.FOLLOWING, end=end, epochs=epochs, confirmed=confirmed, tables=0)

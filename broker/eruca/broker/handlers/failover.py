@@ -11,7 +11,8 @@ from __future__ import annotations
 import msgspec
 
 from eruca.broker.broker import Broker
-from eruca.broker.services.failover.group_part import GroupPart, HandOverRefused
+from eruca.broker.failover.group import Group
+from eruca.broker.services.failover.group_part import GroupPart, HandOverRefused, RecreationRefused
 from eruca.protocol import api
 from eruca.protocol.bodies import (
     END_OF_LOG,
@@ -127,8 +128,8 @@ async def elect(broker: Broker, call: Call[ElectMaster]) -> Reply:
         )
     call.note(target=broker.name, before=str(part.broker_id), after=str(asked.broker_id))
     try:
-        group = await part.hand_over(asked.broker_id)
-    except HandOverRefused as refusal:
+        group = await (_recreated(part, asked) if asked.recreate else part.hand_over(asked.broker_id))
+    except (HandOverRefused, RecreationRefused) as refusal:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(refusal)) from None
     addresses = dict(part.addresses())
     header = ElectMasterReply(
@@ -139,3 +140,9 @@ async def elect(broker: Broker, call: Call[ElectMaster]) -> Reply:
     )
     members = BrokerMemberGroup(cluster=broker.cluster, broker_name=broker.name, broker_addrs=addresses)
     return Reply(header=header, body=members.encode())
+
+
+async def _recreated(part: GroupPart, asked: ElectMaster) -> Group:
+    if asked.broker_id != part.broker_id:
+        raise RecreationRefused(f"this is broker {part.broker_id}, not broker {asked.broker_id}: ask that one")
+    return await part.recreate(asked.known_epoch or 0, asked.known_set_epoch or 0)

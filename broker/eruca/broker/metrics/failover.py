@@ -10,7 +10,6 @@ from collections.abc import Callable
 from eruca.broker.broker import Broker
 from eruca.broker.failover.group import Group
 from eruca.broker.services.failover.driver import Driver
-from eruca.broker.services.failover.group_figures import is_forgotten
 
 Rows = Callable[[], dict[tuple[()], float]]
 
@@ -113,6 +112,6 @@ def _add_etcd(broker: Broker) -> None:
     )
     gauge(
         "eruca_group_forgotten",
-        "Whether this broker takes no part as etcd has no group, or an older one than its log.",
-        _of(broker, is_forgotten),
+        "Whether this broker takes no part as etcd has no group, or an older one than this broker has known.",
+        _of(broker, lambda driver: driver.member.forgotten),
     )

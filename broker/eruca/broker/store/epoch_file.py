@@ -15,6 +15,7 @@ from pathlib import Path
 
 from eruca.broker.failover.epochs import Epoch, Epochs
 from eruca.broker.store.commit_log import StoreDamaged
+from eruca.broker.store.group_file import forget_group
 from eruca.remoting.files import backup_of, replace_file
 from eruca.remoting.operating_system import flush_folder
 
@@ -65,7 +66,7 @@ def write_epochs(root: Path, epochs: Epochs) -> None:
 
 
 def leave_group(root: Path) -> bool:
-    """Put the list aside, as ``epochFileCheckpoint.left``: what is stored from now on belongs to no epoch.
+    """Put the list aside, as ``epochFileCheckpoint.left``: what is stored from now on belongs to no epoch and no group.
 
     Returns whether there was one.
 
@@ -77,6 +78,7 @@ def leave_group(root: Path) -> bool:
         if each.exists():
             os.replace(each, root / f"{NAME}.left")
             found = True
+    forget_group(root)
     if found:
         flush_folder(root)
     return found

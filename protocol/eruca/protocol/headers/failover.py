@@ -11,13 +11,19 @@ from eruca.protocol.header import Header, Int, Long
 
 
 class ElectMaster(Header, kw_only=True):
-    """1002: hand the mastership over to a broker."""
+    """1002: hand the mastership over to a broker; with the fields of Eruca's own, have it write the group again."""
 
     cluster_name: str
     broker_name: str
     broker_id: Long
     designate_elect: bool = False
     invoke_time: Long | None = None
+    recreate: bool = False
+    """Whether etcd has lost the group, and this broker is to write it again."""
+    known_epoch: Int | None = None
+    """The highest epoch of a master that any broker of the group knows ..."""
+    known_set_epoch: Int | None = None
+    """... and the highest syncStateSetEpoch."""
 
 
 class ElectMasterReply(Header, kw_only=True):

@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from eruca.broker.coordination.port import Entry
 from eruca.broker.failover.member import State
+from eruca.broker.services.failover.group_part import Desk, GroupPart, RecreationRefused
 from tests.support.coordination import FakeClient, FakeCoordinator
 from tests.support.failover_groups import KEYS, Machine, MemoryGroup
 
@@ -213,6 +215,127 @@ async def test_a_group_that_is_gone_from_etcd_bars_its_brokers(
     await until(lambda: all(m.office.barred is not None for m in group.machines.values()))
     assert master.office.leads is None
     assert "etcd was emptied" in str(master.office.barred)
+
+
+async def test_an_older_state_of_the_group_in_etcd_bars_who_has_known_a_newer_one_after_a_restart_too(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    master = await three(group)
+    old = etcd.backup()
+    group.alone.add(3)
+    await group.led(by=1, members={1, 2})
+    master.put(5)
+    await until(lambda: master.office.confirmed == 15)
+    group.alone.clear()
+    await group.kill(3)
+    etcd.restore(old)
+    await until(lambda: None not in {m.office.barred for m in group.machines.values()})
+    assert master.office.leads is None and "etcd was restored" in str(master.office.barred)
+    await group.kill(1)
+    await group.start(1)
+    await until(lambda: group.machines[1].office.barred is not None)
+
+
+async def test_brokers_take_part_again_when_the_newest_state_is_back(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    master = await three(group)
+    newest = etcd.backup()
+    etcd.empty()
+    await until(lambda: all(m.office.barred is not None for m in group.machines.values()))
+    etcd.restore(newest)
+    master = await group.led(members={1, 2, 3})
+    assert [m.office.barred for m in group.machines.values()] == [None] * 3
+    master.put(5)
+    await group.all_have(15)
+
+
+def part(machine: Machine[FakeClient]) -> GroupPart:
+    """What operators ask of a broker."""
+    return GroupPart(machine.driver, Desk(lambda: len(machine.disk.log), bool, bool))
+
+
+async def test_a_broker_writes_the_group_again_that_etcd_has_lost_and_the_others_follow_it(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    await three(group)
+    with pytest.raises(RecreationRefused, match="there is nothing to recreate"):
+        await part(group.machines[1]).recreate(2, 2)
+    etcd.empty()
+    await until(lambda: all(m.driver.member.forgotten for m in group.machines.values()))
+    epoch = group.disks[2].epochs[-1].epoch
+    written = await part(group.machines[2]).recreate(epoch, 7)
+    assert written.master_epoch > epoch + 1 and written.master_broker_id == 2
+    second = await group.led(by=2, members={1, 2, 3})
+    second.put(5)
+    await group.all_have(15)
+    with pytest.raises(RecreationRefused, match="there is nothing to recreate"):
+        await part(group.machines[1]).recreate(epoch, 7)
+
+
+async def test_of_two_that_write_the_group_again_one_leads(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    await three(group)
+    etcd.empty()
+    await until(lambda: all(m.driver.member.forgotten for m in group.machines.values()))
+    outcomes = await asyncio.gather(
+        *(part(group.machines[number]).recreate(2, 4) for number in (1, 2)), return_exceptions=True
+    )
+    assert [type(each).__name__ for each in outcomes].count("RecreationRefused") == 1, outcomes
+    master = await group.led(members={1, 2, 3})
+    master.put()
+    await group.all_have(11)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+async def test_a_master_of_the_restored_past_follows_the_group_that_is_written_again(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator, lost: int
+) -> None:
+    """Broker 3 knows only the past, and leads in it until then; what it took there is cut off."""
+    master = await three(group)
+    await group.kill(3)
+    await group.led(by=1, members={1, 2})
+    past = {KEYS.group: Entry(etcd.backup()[KEYS.group].value.replace(b"[1,2]", b"[1,2,3]"), 5)}
+    group.disks[3].group = None
+    master.put(5)
+    await until(lambda: master.office.confirmed == 15)
+    await group.kill(1)
+    etcd.expire(KEYS.master)
+    second = await group.led(by=2)
+    second.put(5)
+    await until(lambda: second.office.confirmed == 20)
+    etcd.restore(past)
+    await until(lambda: second.driver.member.forgotten)
+    await group.start(3)
+    third = await group.led(by=3)
+    third.disk.log += b"x" * 9
+    await until(lambda: "was confirmed up to 20" in str(second.office.barred))
+    etcd.lost_answers = lost
+    await part(second).recreate(second.driver.member.epoch, 9)
+    assert (await group.led(by=2, members={2, 3})) is second
+    await group.all_have(20)
+
+
+async def test_who_has_more_that_was_confirmed_than_the_group_that_was_written_again_is_not_cut_back(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    await three(group)
+    etcd.empty()
+    await until(lambda: all(m.driver.member.forgotten for m in group.machines.values()))
+    await group.kill(1)
+    await group.kill(3)
+    del group.disks[1].log[6:]
+    await group.start(1)
+    await until(lambda: group.machines[1].driver.member.forgotten)
+    group.acknowledged = group.acknowledged[:6]  # an operator takes the loss
+    await part(group.machines[1]).recreate(2, 4)
+    second = group.machines[2]
+    await until(lambda: "was confirmed up to 10" in str(second.office.barred))
+    assert len(second.disk.log) == 10
+    await group.kill(2)
+    await group.start(2)
+    await group.led(by=1, members={1, 2})
 
 
 async def test_another_disk_is_no_member_before_it_has_copied_all(

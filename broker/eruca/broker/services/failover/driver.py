@@ -21,15 +21,17 @@ from eruca.broker.coordination.port import ABSENT, Coordinator, HoldEnded, Outco
 from eruca.broker.failover import epochs as lists
 from eruca.broker.failover import group as groups
 from eruca.broker.failover import in_sync
-from eruca.broker.failover.group import GroupUnreadable
+from eruca.broker.failover.group import Group, GroupUnreadable
 from eruca.broker.failover.member import (
     Accept,
     Action,
+    Admit,
     Bar,
     Changed,
     Copied,
     CutTo,
     Event,
+    Forgotten,
     Join,
     MasterSilent,
     Member,
@@ -39,6 +41,7 @@ from eruca.broker.failover.member import (
     Promise,
     Propose,
     Read,
+    Recreate,
     Rules,
     Seek,
     State,
@@ -48,7 +51,9 @@ from eruca.broker.failover.member import (
     Welcome,
 )
 from eruca.broker.failover.sureness import HEARD_FOR, sure, sure_until
+from eruca.broker.services.failover import journal
 from eruca.broker.services.failover.candidacy import Verdict, is_named, verdict
+from eruca.broker.services.failover.kept import Kept
 from eruca.broker.services.failover.keys import Keys, Mastery, Present, Standing, View, encode
 from eruca.broker.services.failover.ports import Frame, Links, Office, Self, TableFrame
 from eruca.broker.services.failover.presence import RENEW_EVERY, Presence
@@ -84,10 +89,6 @@ class _Look(NamedTuple):
     """Is it time to stand?"""
 
 
-class _Emptied(NamedTuple):
-    """etcd has no such group any more."""
-
-
 class _Redo(NamedTuple):
     """An action that failed for a reason that may pass."""
 
@@ -121,7 +122,7 @@ class Driver:
         self._pace = pace or Pace()
         self._presence = Presence(coordinator, monotonic, self._pace.renew)
         self._presence.on_hold = self._want
-        self._events: asyncio.Queue[Event | Frame | TableFrame | _Look | _Emptied | _Redo] = asyncio.Queue()
+        self._events: asyncio.Queue[Event | Frame | TableFrame | _Look | _Redo] = asyncio.Queue()
         self._room = asyncio.Semaphore(ROOM)
         self._view: View | None = None
         self._wanted = asyncio.Event()
@@ -140,6 +141,9 @@ class Driver:
         """Whether a look waits to be done."""
         self._promise: Promise | None = None
         """What was shown last."""
+        self.kept = Kept(office)
+        self._recreated: Group | None = None
+        """The group that an operator has this broker write, whoever holds the key ``master``."""
         self.switches = 0
         """How often this broker has seen the mastership go to another broker."""
         self._running: list[asyncio.Task[None]] = []
@@ -151,6 +155,7 @@ class Driver:
 
     async def start(self) -> None:
         """Take part from now on; the store is open. Raises StoreDamaged, OSError."""
+        self.kept.load()
         self.member = self.member._replace(end=await self._office.settle(), epochs=self._office.epochs())
         start = self._tasks.start
         self._running = [
@@ -182,6 +187,12 @@ class Driver:
     def me(self) -> Self:
         """Who this broker is."""
         return self._me
+
+    def recreate(self, group: Group) -> None:
+        """Write this group, which etcd has forgotten, over what etcd has now; an operator wants it."""
+        self._recreated = group
+        known = self._view.known if self._view is not None else None
+        self.post(Recreate(group, known.revision if known is not None else ABSENT))
 
     @property
     def view(self) -> View | None:
@@ -236,11 +247,11 @@ class Driver:
                 case _Look():
                     self._looking = False
                     await self._consider()
-                case _Emptied():
-                    if self.member.state is not State.BARRED:
-                        await self._bar(
-                            f"etcd has no group, but the log has epoch {self.member.epoch}: etcd was emptied"
-                        )
+                case Read(group, revision) if why := self.kept.why_forgotten(group, self.member.epoch):
+                    await self._step(Forgotten(why, revision))
+                case Recreate():
+                    self.member = self.member._replace(end=await self._office.settle())
+                    await self._step(event)
                 case _Redo():
                     if event.action.epochs == self.member.epochs:
                         await self._do(event.action)
@@ -250,8 +261,13 @@ class Driver:
 
     async def _step(self, event: Event) -> None:
         before, step = self.member, self._rules.step(self.member, event)
+        if isinstance(event, Read | Changed):
+            await self.kept.keep(step.member)
         self.member = step.member
-        self._report(before, step.member)
+        journal.note(before, step.member)
+        if before.known is not None and step.member.known is not None:
+            former, new = before.known.group, step.member.known.group
+            self.switches += new.master_broker_id != former.master_broker_id
         for action in step.actions:
             await self._do(action)
         self._show(step.member)
@@ -291,6 +307,9 @@ class Driver:
                 self._links.welcome(broker_id, answer)
             case Bar(reason):
                 await self._bar(reason)
+            case Admit():
+                log.info("admitted", reason="etcd has the group again")
+                self._office.admit()
 
     async def _note(self, note: Note) -> None:
         try:
@@ -373,29 +392,6 @@ class Driver:
         """Take no more of the former master's log, and know where this one ends."""
         self._links.leave()
         self.member = self.member._replace(end=await self._office.settle())
-
-    def _report(self, before: Member, after: Member) -> None:
-        if before.state is not after.state:
-            group = after.known.group if after.known is not None else None
-            log.info(
-                "failover_state",
-                former=before.state.value,
-                state=after.state.value,
-                epoch=group.master_epoch if group is not None else 0,
-                master=group.master_broker_id if group is not None else None,
-                end=after.end,
-            )
-        if after.known is not None and before.known is not None:
-            self.switches += after.known.group.master_broker_id != before.known.group.master_broker_id
-        if after.state is State.MASTER and after.known is not None and before.known is not None:
-            members, former = after.known.group.sync_state_set, before.known.group.sync_state_set
-            if members != former:
-                log.info(
-                    "sync_state_set",
-                    members=sorted(members),
-                    former=sorted(former),
-                    epoch=after.known.group.sync_state_set_epoch,
-                )
 
     # ------------------------------------------------------------------ standing for election
 
@@ -514,8 +510,9 @@ class Driver:
             if hold is None:
                 return  # comes again with the hold
             view = self._view
-            mine = view is not None and view.master is not None and self._is_mine(view.master)
-            seen[self._keys.master] = view.master_revision if view is not None and mine else ABSENT
+            taken = view is not None and view.master is not None and self._is_mine(view.master)
+            taken = taken or group == self._recreated
+            seen[self._keys.master] = view.master_revision if view is not None and taken else ABSENT
             puts.append(Put(self._keys.master, encode(self._mastery_of(group.master_epoch)), hold))
         if proposal == self._refused:
             await asyncio.sleep(self._pace.again)
@@ -574,8 +571,9 @@ class Driver:
 
     async def _without_group(self) -> None:
         """Found the group, if this broker is to: never over a log that has been in one."""
-        if self.member.epochs:
-            self._events.put_nowait(_Emptied())
+        why = self.kept.why_forgotten(None, self.member.epoch)
+        if why is not None:
+            self.post(Forgotten(why, ABSENT))
         elif self._me.founds:
             group = groups.found(self._me.broker_id, self._me.store)
             if await self._coordinator.change(

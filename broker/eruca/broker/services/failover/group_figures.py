@@ -6,18 +6,20 @@ Pure. Must not know who asks; ``metrics.failover`` has the same for Prometheus.
 from __future__ import annotations
 
 from eruca.broker.failover.group import Group
-from eruca.broker.failover.member import State
 from eruca.broker.services.failover.driver import Driver
 
 
 def figures(driver: Driver, relayed: int) -> dict[str, str]:
-    """The figures as texts by name; those of the group are missing before this broker has heard of it."""
+    """The figures as texts by name; those of the group, as this broker knew it last, are missing before it has heard of
+    it."""
     member = driver.member
-    of_group = _of_group(member.known.group) if member.known is not None else {}
     return {
         "groupState": member.state.value,
         "groupBrokerId": str(member.broker_id),
-        **of_group,
+        "groupForgotten": str(member.forgotten).lower(),
+        "groupStore": member.store,
+        "groupLogEpoch": str(member.epoch),
+        **(_of_group(driver.kept.group) if driver.kept.group is not None else {}),
         "confirmOffset": str(member.confirmed),
         "masterSure": str(driver.sure).lower(),
         "masterSwitches": str(driver.switches),
@@ -32,13 +34,7 @@ def _of_group(group: Group) -> dict[str, str]:
         "masterEpoch": str(group.master_epoch),
         "syncStateSet": ",".join(map(str, sorted(group.sync_state_set))),
         "syncStateSetEpoch": str(group.sync_state_set_epoch),
+        "syncStateSetStores": ",".join(
+            f"{number}={store}" for number, store in group.stores if number in group.sync_state_set
+        ),
     }
-
-
-def is_forgotten(driver: Driver) -> bool:
-    """Whether this broker takes no part because etcd has no group, or an older one than its log: it was emptied, or
-    restored from a backup."""
-    view, member = driver.view, driver.member
-    if member.state is not State.BARRED or view is None:
-        return False
-    return view.known is None or view.known.group.master_epoch < member.epoch

@@ -1,4 +1,5 @@
-"""The part of this broker in its group, for operators: who leads, who may, and handing the mastership over.
+"""The part of this broker in its group, for operators: who leads, who may, handing the mastership over, and writing a
+group again that etcd has lost.
 
 Owns the order of a switch-over: store nothing more, wait until all of the set have all, have etcd name the next
 master, and wait until that one is elected. Decides nothing: the rules elect. Invariant: a broker that could not hand
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 import structlog
 
+from eruca.broker.failover import group as groups
 from eruca.broker.failover import in_sync
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.member import HandOver, Member, State
@@ -28,11 +30,18 @@ NAMED_WITHIN = 3.0
 ELECTED_WITHIN = 6.0
 """Seconds for that one to be elected: as long as the election of another one may take."""
 
+HIGHEST = 1 << 30
+"""The highest epoch that is taken from an operator: the next ones are numbers of 31 bits, too."""
+
 log = structlog.get_logger("eruca.broker.failover")
 
 
 class HandOverRefused(Exception):
     """The mastership was not handed over; the text says why, and what to do."""
+
+
+class RecreationRefused(Exception):
+    """The group was not written again; the text says why, and what to do."""
 
 
 class Desk(NamedTuple):
@@ -64,6 +73,11 @@ class GroupPart:
         """The group as this broker knows it; None before it has heard of it."""
         known = self.driver.member.known
         return known.group if known is not None else None
+
+    @property
+    def last(self) -> Group | None:
+        """The newest group that this broker has known, in former lives too."""
+        return self.driver.kept.group
 
     @property
     def broker_id(self) -> int:
@@ -139,6 +153,45 @@ class GroupPart:
                     self._desk.resume()
                     self.driver.look()
             return await self._elected(group, target)
+
+    async def recreate(self, epoch: int, set_epoch: int) -> Group:
+        """Write the group again, which etcd has forgotten, with this broker as its master; the group then.
+
+        ``epoch`` and ``set_epoch`` are the highest that is known anywhere. Whoever asks knows that this broker has all
+        that was acknowledged, or takes the loss.
+
+        Raises RecreationRefused.
+        """
+        async with self._one:
+            driver, member = self.driver, self.member
+            if max(epoch, set_epoch) > HIGHEST:
+                raise RecreationRefused(f"no group has an epoch above {HIGHEST}: give the ones that brokers know")
+            if not member.forgotten:
+                raise RecreationRefused(
+                    f"etcd has the group of broker {self.broker_id}, which is {member.state.value}: there is nothing "
+                    "to recreate"
+                )
+            last = self.last or groups.found(self.broker_id, driver.me.store)
+            there = driver.view.known if driver.view is not None else None
+            ages = [(epoch, set_epoch), (member.epoch, 0), last.age, *([there.group.age] if there is not None else [])]
+            newest = last._replace(
+                master_epoch=max(each for each, _ in ages), sync_state_set_epoch=max(each for _, each in ages)
+            )
+            group = newest.recreate(self.broker_id, driver.me.store)
+            log.warning("group_recreated", epoch=group.master_epoch, master=self.broker_id, former=last.master_epoch)
+            driver.recreate(group)
+            try:
+                async with asyncio.timeout(ELECTED_WITHIN):
+                    await driver.until(lambda: not self.member.forgotten)
+                    await driver.until(lambda: self.member.state in (State.MASTER, State.BARRED))
+            except TimeoutError:
+                raise RecreationRefused(
+                    f"etcd did not take the group within {ELECTED_WITHIN:g} s, and may still do so: see that it "
+                    "answers, and look with getSyncStateSet"
+                ) from None
+            if self.member.state is not State.MASTER or self.group is None:
+                raise RecreationRefused("the group in etcd has changed meanwhile: look with getSyncStateSet, try again")
+            return self.group
 
     def _target(self, broker_id: int | None) -> tuple[Group, int]:
         """The group, and whom to hand over to; only the master can say it."""

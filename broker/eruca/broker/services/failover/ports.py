@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from eruca.broker.failover.epochs import Epoch, Epochs
+from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import Promise, Welcomed
 
@@ -54,6 +55,12 @@ class Office(Protocol):
     async def note(self, epochs: Epochs) -> None:
         """Write the list to the disk. Raises OSError."""
 
+    def kept(self) -> Group | None:
+        """The group that was kept last; None where there is none. Raises OSError."""
+
+    async def keep(self, group: Group) -> None:
+        """Write the group as it is known now to the disk. Raises OSError."""
+
     async def settle(self) -> int:
         """Cut a part of a record off the log's end, and bring the log to the disk; where it ends. Raises OSError."""
 
@@ -80,6 +87,9 @@ class Office(Protocol):
 
     def bar(self, reason: str) -> None:
         """An operator has to decide: say so."""
+
+    def admit(self) -> None:
+        """What has to be decided was: take part again."""
 
 
 class Links(Protocol):
