@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import time
 from pathlib import Path
 
 import pytest
 
+from eruca.broker.coordination.port import Put
+from eruca.broker.failover.group import encode
+from eruca.broker.services.failover.keys import Keys
 from eruca.protocol import api, frame
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.remoting import Channels
@@ -16,12 +21,14 @@ from tests.broker.elected import Group
 from tests.broker.services.replication.pairs import end, until
 from tests.support import half_messages
 from tests.support.accounts import ADMIN, NOBODY, PUBLISHER, Signing, refused, write_accounts
+from tests.support.coordination import FakeClient
 from tests.support.desk import Desk
 from tests.support.half_messages import half
 from tests.support.pages import scrape
 from tests.support.peers import Answered, Peer
 from tests.support.sends import message
 
+KEYS = Keys("Lab", "broker-a")
 SEND, BACK, END, COMMIT, LOCK, UNLOCK, ELECT, STATUS, CREATE_GROUP = 310, 36, 37, 15, 41, 42, 1002, 28, 200
 ENDED = {"producerGroup": "PG", "fromTransactionCheck": "false", "commitOrRollback": half_messages.COMMIT}
 LOCKED = b'{"consumerGroup":"G","clientId":"c","mqSet":[{"topic":"T","brokerName":"broker-a","queueId":0}]}'
@@ -227,3 +234,77 @@ async def test_without_a_master_requests_wait_for_a_while_up_to_64_mib_of_them(g
     assert sorted(each.code for each in answers) == [2, *[14] * 16]
     assert (await peers[0].ask(SEND, message(), large, within=20)).code == 14, "they make room when they end"
     group.etcd.return_again()
+
+
+async def deposed(group: Group) -> tuple[Desk, Desk]:
+    """Brokers 1 and 2, of which 2 was elected without a word to 1, as while that slept."""
+    one, two = await group.start(1), await group.start(2)
+    assert await group.led({1, 2}) is one
+    one.topic("T", 2)
+    assert (await one.ask(SEND, message(), b"first")).code == 0
+    view = KEYS.view(await group.etcd.read_all(KEYS.prefix))
+    assert view.known is not None
+    named = [Put(KEYS.group, encode(view.known.group.hand_over(2)))]
+    assert await group.etcd.change({KEYS.group: view.known.revision}, named, [KEYS.master]) is not None
+    await until(lambda: two.broker.accepting)
+    assert await group.led({1, 2}) is two
+    return one, two
+
+
+async def test_a_master_that_was_deposed_passes_on_what_its_clients_still_send(group: Group) -> None:
+    one, two = await deposed(group)
+    assert [(await one.ask(SEND, message(), b"%d" % number)).code for number in range(3)] == [0] * 3
+    assert (await one.ask(COMMIT, COMMITTED)).code == 0
+    assert [bytes(record.body) for record in two.records("T", 0)] == [b"first", b"0", b"1", b"2"]
+    assert one.broker.relay is not None and one.broker.relay.relayed == 4
+
+
+@pytest.mark.slow
+async def test_a_deposed_master_whose_next_one_is_gone_too_lets_its_clients_look_elsewhere_at_once(
+    group: Group,
+) -> None:
+    one, two = await deposed(group)
+    part = one.broker.group_part
+    assert part is not None and isinstance(two.coordinator, FakeClient)
+    two.coordinator.cut_off = True
+    group.etcd.expire(KEYS.master)
+    await until(lambda: part.driver.view is not None and part.driver.view.master is None)
+    assert (await one.ask(SEND, message(), b"it is followed, though etcd does not know of it")).code == 0
+    group.etcd.away = True
+    await group.stop(2)
+    asked = time.monotonic()
+    assert (await one.ask(SEND, message(), b"nobody")).code == 14
+    assert time.monotonic() - asked < 2
+    group.etcd.return_again()
+
+
+async def test_a_barred_broker_passes_nothing_on(group: Group) -> None:
+    one, two = await deposed(group)
+    group.etcd.empty()
+    await until(lambda: "group" in one.broker.readiness.reasons and "group" in two.broker.readiness.reasons)
+    asked = time.monotonic()
+    assert (await one.ask(SEND, message(), b"nobody")).code == 14
+    assert time.monotonic() - asked < 2
+
+
+def connections_to(desk: Desk) -> int:
+    """How many connections a broker's port has."""
+    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    return sum(row[1].endswith(f":{desk.app.port:04X}") and row[3] == "01" for row in rows)
+
+
+def relaying() -> list[str]:
+    """The tasks that pass requests on, or close connections."""
+    return [repr(task) for task in asyncio.all_tasks() if {"Relay", "Channels"} & {*re.findall(r"\w+", repr(task))}]
+
+
+async def test_a_relay_that_nobody_uses_any_more_leaves_no_connection_and_no_task(group: Group) -> None:
+    one, two = await deposed(group)
+    assert one.broker.relay is not None
+    one.broker.relay.idle = 0.1
+    before = connections_to(two)
+    for _ in range(3):
+        assert (await one.ask(SEND, message(), b"x")).code == 0
+        assert connections_to(two) == before + 1
+        await until(lambda: connections_to(two) == before and relaying() == [])
+    assert one.broker.relay.relayed == 3

@@ -132,14 +132,18 @@ class FailoverCluster:
         async with asyncio.timeout(5):
             return await peer.ask(code, fields, body)
 
+    async def hang_up(self, number: int) -> None:
+        """End the connection to a broker, which may be gone; the next request makes another one."""
+        peer = self._peers.pop(number, None)
+        if peer is not None:
+            await peer.close()
+
     async def _took(self, number: int, fields: dict[str, object], body: bytes) -> bool:
         try:
             async with asyncio.timeout(2):
                 return (await self.ask(number, 310, fields, body)).code == 0
         except (OSError, EOFError, TimeoutError):
-            peer = self._peers.pop(number, None)
-            if peer is not None:
-                await peer.close()
+            await self.hang_up(number)
             return False
 
     # ------------------------------------------------------------------ in the end

@@ -1,10 +1,13 @@
-"""The mastership goes from broker to broker under real producers with default settings: no send fails."""
+"""The mastership goes from broker to broker: under real producers with default settings no send fails, and who was the
+master passes on what is still sent to it."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,8 @@ from eruca.client import ClientSettings, Message, Producer
 from eruca.client.selectors import by_hash
 from tests.support.etcd import needs_etcd
 from tests.support.failover_cluster import FailoverCluster, bodies
+from tests.support.peers import Answered, Peer
+from tests.support.sends import message
 
 pytestmark = [needs_etcd, pytest.mark.processes, pytest.mark.slow]
 
@@ -74,3 +79,66 @@ async def test_no_send_fails_while_the_mastership_is_handed_over_again_and_again
     assert sum(map(int, relayed)) > 0
     assert max(pauses) <= 1.0
     print(f"{len(found):,} sends, relayed {relayed}; pauses of {', '.join(f'{each:.2f}' for each in pauses)} s")
+
+
+async def follows(group: FailoverCluster, number: int) -> None:
+    """Wait until a broker follows the master; it may start again meanwhile, to cut its log off."""
+    async with asyncio.timeout(30):
+        while True:
+            with suppress(OSError, EOFError, TimeoutError):
+                if await group.figure(number, "groupState") == "following":
+                    return
+            await group.hang_up(number)
+            await asyncio.sleep(0.05)
+
+
+async def test_a_master_that_slept_acknowledges_nothing_alone_and_then_passes_on_what_is_sent_to_it(
+    tmp_path: Path,
+) -> None:
+    async with FailoverCluster(tmp_path) as group:
+        await group.send()
+        await group.all_in_set()
+        asleep = group.brokers[1]
+        fields = message(i="")
+        peer = await Peer().connect(asleep.address)
+        asleep.signal(signal.SIGSTOP)
+        waiting = {b"asleep %d" % number: peer.ask(310, fields, b"asleep %d" % number) for number in range(50)}
+        sending = asyncio.gather(*waiting.values(), return_exceptions=True)
+        assert await group.send() == 2
+        asleep.signal(signal.SIGCONT)
+        answers = dict(zip(waiting, await sending, strict=True))
+        await peer.close()
+        codes = {body: answer.code for body, answer in answers.items() if isinstance(answer, Answered)}
+        assert set(codes.values()) <= {0, 14}
+        taken = [body for body, code in codes.items() if code == 0]
+
+        await follows(group, 1)
+        assert (await group.ask(1, 310, fields, b"passed on")).code == 0
+        assert await group.figure(1, "relayed") != "0"
+        group.kill(1)
+        await group.hang_up(1)
+        assert await group.send() == 2
+        await group.start(1)
+        await follows(group, 1)
+        await group.all_in_set()
+        (log, *others) = (await group.logs()).values()
+        assert {*others} == {log}
+    found = bodies(log)
+    assert [body for body in (*group.acknowledged, *taken, b"passed on") if found.count(body) != 1] == []
+    print(f"of {len(answers)} sends while it slept {len(taken)} were taken, and {len(codes)} answered")
+
+
+async def test_a_master_that_was_killed_and_is_back_passes_on_what_is_sent_to_it(tmp_path: Path) -> None:
+    async with FailoverCluster(tmp_path) as group:
+        await group.send()
+        await group.all_in_set()
+        group.kill(1)
+        await group.hang_up(1)
+        assert await group.send() == 2
+        await group.start(1)
+        await follows(group, 1)
+        assert (await group.ask(1, 310, message(i=""), b"passed on")).code == 0
+        assert await group.figure(1, "relayed") == "1"
+        await group.all_in_set()
+        (log, *others) = (await group.logs()).values()
+        assert {*others} == {log} and bodies(log).count(b"passed on") == 1

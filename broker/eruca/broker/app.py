@@ -220,6 +220,11 @@ class BrokerApp:
         """The port of the main listener."""
         return self._main.port
 
+    def rejoin(self) -> None:
+        """This broker took part in its group a moment ago, and clients may still take it for the master."""
+        if self.broker.relay is not None:
+            self.broker.relay.follow()
+
     # ------------------------------------------------------------------ start
 
     async def start(self) -> None:
@@ -482,13 +487,17 @@ def main() -> None:
 def _run(start: Start[BrokerConfig], say: DaemonLog) -> None:
     again = partial(command_line, BrokerConfig, "mqbroker", sys.argv[1:], os.environ, fits=fits)
     file = Path(start.file) if start.file else None
+    rejoins = False
     try:
         while True:
             app = _app(start, file, FileSettings(start, again))
+            if rejoins:
+                app.rejoin()
             run(serve(app, say))
             if app.cut_to is None:
                 break
             intend_cut(store_config(start.config.store), app.cut_to, FileSystem(), as_master=True)
+            rejoins = True
     except NoAccess as fault:  # it does not pass by itself
         raise BadSetting(f"mqbroker: {fault}") from None
     except CANNOT_START as fault:

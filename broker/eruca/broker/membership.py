@@ -96,6 +96,9 @@ class Membership:
         broker.group_part = GroupPart(self.driver, Desk(self._end, self._hold, self._resume))
         if broker.relay is not None:
             broker.relay.part = broker.group_part
+            last = self.driver.kept.group
+            if last is not None and last.master_broker_id == broker.role.member_id:
+                broker.relay.follow()  # it was killed, and clients may still take it for the master
 
     async def hand_over(self) -> None:
         """Before an orderly stop of the master: let another broker of the set take over, if there is one."""
@@ -219,7 +222,10 @@ class _Office:
         await self._broker.role.lead(epoch)
 
     async def follow(self) -> None:
+        led = self._broker.accepting
         self.resign()
+        if led and self._broker.relay is not None:
+            self._broker.relay.follow()
         await self._broker.role.follow()
 
     def resign(self) -> None:
@@ -245,6 +251,8 @@ class _Office:
 
     def bar(self, reason: str) -> None:
         log.error("barred", reason=reason)
+        if self._broker.relay is not None:
+            self._broker.relay.end()
         self._broker.readiness.withdraw("group", reason)
 
     def admit(self) -> None:

@@ -144,6 +144,8 @@ class Driver:
         self.kept = Kept(office)
         self._recreated: Group | None = None
         """The group that an operator has this broker write, whoever holds the key ``master``."""
+        self.followed: str | None = None
+        """The address of the master that was looked for last."""
         self.switches = 0
         """How often this broker has seen the mastership go to another broker."""
         self._running: list[asyncio.Task[None]] = []
@@ -385,6 +387,7 @@ class Driver:
         if view.master is not None and view.master.epoch == group.master_epoch:
             there = view.master
         if there is not None:
+            self.followed = there.address
             self._office.follows(there.address)
             self._links.join(there.ha_address, group.master_epoch)
 

@@ -96,7 +96,10 @@ class GroupPart:
         return self.addresses().get(group.master_broker_id) if group is not None else None
 
     def leader(self) -> str | None:
-        """The address of another broker that was elected, by what etcd said last; None while there is none."""
+        """The address of another broker that was elected, which is followed, or of which etcd said so last; None while
+        there is none."""
+        if self.member.state is State.FOLLOWING:
+            return self.driver.followed
         view = self.driver.view
         if view is None or view.master is None or view.known is None:
             return None

@@ -25,7 +25,9 @@ from eruca.remoting import Call, Channels, Connection, RemotingError, Reply, Tls
 from eruca.remoting.calls import Answer, SingleCall
 
 FOR = 90.0
-"""Seconds after a hand-over in which requests are passed on: three times as long as clients keep a route."""
+"""Seconds for which a former master passes requests on: three times as long as clients keep a route."""
+IDLE = 10.0
+"""Seconds without a request after which the connection to the master is closed."""
 WITHIN = 4.0
 """Seconds from a request's arrival for a master to be there; a hand-over that fails does so earlier."""
 ANSWERED_WITHIN = 10.0
@@ -50,19 +52,40 @@ class Relay:
         self._leads = leads
         self._most = most
         self._tls = tls
+        self.idle = IDLE
         self._until = 0.0
+        self._waits_until = 0.0
+        """Until when a request waits for a master that is not there yet."""
         self._waiting = 0
         self._bytes = 0
         self._turn = asyncio.Lock()
         self._channels: Channels | None = None
+        self._used = 0
+        """Requests that ever came."""
+        self._looks: asyncio.TimerHandle | None = None
+        """Of the next look whether somebody still uses the connection."""
 
     def begin(self) -> None:
         """This broker hands the mastership over: requests wait for the next master from now on."""
-        self._until = monotonic() + FOR
+        self._until = self._waits_until = monotonic() + FOR
+
+    def follow(self) -> None:
+        """This broker was the master, and another one was elected without a word to it.
+
+        Requests are passed on while there is a master; without one clients do better to look elsewhere than to wait.
+        """
+        self._until = max(self._until, monotonic() + FOR)
+
+    def end(self) -> None:
+        """This broker takes no part any more: it passes nothing on."""
+        self._until = self._waits_until = 0.0
 
     def takes(self, call: Call[Any]) -> bool:
         """Whether this is the one who sees to a request that came while this broker does not lead."""
-        return monotonic() < self._until or bool(call.head.flag & frame.RELAYED_FLAG)
+        now = monotonic()
+        if now < self._waits_until or call.head.flag & frame.RELAYED_FLAG:
+            return True
+        return now < self._until and self._leader() is not None
 
     async def pass_on(self, call: Call[Any], endpoint: Endpoint[Any, Any], here: Here) -> Reply | None:
         """The master's answer to a request, or that of ``here`` if this broker is the master then. Raises Refused."""
@@ -70,6 +93,7 @@ class Relay:
         if self._waiting >= self._most() or self._bytes + size > MOST_BYTES:
             raise Refused(ResponseCode.SYSTEM_BUSY, "too many requests wait for the new master of the group: try again")
         self._waiting += 1
+        self._used += 1
         self._bytes += size
         try:
             return await self._pass_on(call, replace(endpoint, answer=RelayedReply, accepts=_ANY_CODE), here)
@@ -138,10 +162,23 @@ class Relay:
     async def _connection(self, address: str) -> Connection:
         if self._channels is None:
             self._channels = Channels(offer=False, tls=self._tls)
+        if self._looks is None:
+            self._look(-1)
         return self._channels.ready(address) or await self._channels.get(address)
+
+    def _look(self, used: int) -> None:
+        """Close the connection if nobody has used it since ``used`` requests had come, and look again later."""
+        if self._waiting or used != self._used:
+            self._looks = asyncio.get_running_loop().call_later(self.idle, self._look, self._used)
+        else:
+            self._looks = None
+            for connection in self._channels.connections() if self._channels is not None else ():
+                connection.abort()
 
     async def close(self) -> None:
         """Close the connections."""
+        if self._looks is not None:
+            self._looks.cancel()
         if self._channels is not None:
             await self._channels.close()
 
