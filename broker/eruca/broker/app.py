@@ -282,7 +282,9 @@ class BrokerApp:
             if self._coordinator is None:
                 from eruca.broker.coordination.etcd import Etcd  # needs h11, of the extra
 
-                self._coordinator = Etcd((self.config.controller_addr or "").split(";"))
+                endpoints = (self.config.controller_addr or "").split(";")
+                secured = any(each.startswith("https") for each in endpoints)
+                self._coordinator = Etcd(endpoints, self.config.controller_tls.files() if secured else None)
             self._membership = Membership(self.broker, self._coordinator, self._cut_off)
             await self._membership.start(ports.ha)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 
+from eruca.broker.coordination.trust import ControllerTls
 from eruca.broker.state.clients import EXPIRE_AFTER as SILENT_AFTER
 from eruca.broker.state.locks import EXPIRE_AFTER
 from eruca.broker.state.prefix_limits import PrefixLimits, are_numbers, numbers
@@ -376,6 +377,7 @@ class BrokerConfig:
     client: ClientSettings = field(default_factory=ClientSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)
+    controller_tls: ControllerTls = field(default_factory=ControllerTls)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     log: LogSettings = field(default_factory=LogSettings)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -12,7 +11,10 @@ import pytest
 
 from eruca.broker.coordination.etcd import WATCHED, Etcd
 from eruca.broker.coordination.port import ABSENT, Entry, Put, Unavailable
+from eruca.broker.coordination.trust import ControllerTls
+from tests.broker.services.replication.pairs import until
 from tests.support.certificates import Certificates
+from tests.support.desk import Desk
 from tests.support.etcd import EtcdCluster, cluster, needs_etcd
 from tests.support.proxy import Proxy
 from tests.support.stopwatch import Stopwatch
@@ -148,17 +150,48 @@ async def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
     files = ("--cert-file", str(made.server.certificate), "--key-file", str(made.server.key))
     asked = ("--client-cert-auth", "--trusted-ca-file", str(made.ca_file))
     with await asyncio.to_thread(EtcdCluster, tmp_path, 1, (*files, *asked), "https") as members:
-        known = ssl.create_default_context(cafile=made.ca_file)
-        known.load_cert_chain(made.client.certificate, made.client.key)
-        etcd, stranger = Etcd(members.urls, known), Etcd(members.urls)
+        ours, authority = str(made.client.certificate), str(made.ca_file)
+        trust = ControllerTls(
+            controller_trust_cert_path=authority, controller_cert_path=ours, controller_key_path=str(made.client.key)
+        )
+        etcd = Etcd(members.urls, trust.files())
+        unknown = Etcd(members.urls, ControllerTls(controller_trust_cert_path=authority).files())
+        stranger = Etcd(members.urls)
         try:
             assert await etcd.change({"/k": ABSENT}, [Put("/k", b"1")]) is not None
             assert await etcd.read("/k") is not None
-            with pytest.raises(Unavailable, match="certificate"):
+            with pytest.raises(Unavailable, match="name the CA that signed it in controllerTrustCertPath"):
                 await stranger.read("/k")
+            with pytest.raises(Unavailable, match="name one in controllerCertPath and controllerKeyPath"):
+                await unknown.read("/k")
+            watch = etcd.watch("/")
+            await anext(watch)
+            turn = asyncio.ensure_future(anext(watch))
+            await etcd.change({}, [Put("/k", b"2")])
+            async with asyncio.timeout(8):
+                await turn
         finally:
+            await unknown.close()
             await etcd.close()
             await stranger.close()
+
+
+async def test_a_broker_joins_its_group_by_tls(tmp_path: Path) -> None:
+    made = Certificates(tmp_path / "tls")
+    files = ("--cert-file", str(made.server.certificate), "--key-file", str(made.server.key))
+    asked = ("--client-cert-auth", "--trusted-ca-file", str(made.ca_file))
+    with await asyncio.to_thread(EtcdCluster, tmp_path, 1, (*files, *asked), "https") as members:
+        desk = Desk(tmp_path / "broker")
+        desk.config.enable_controller_mode = True
+        desk.config.broker_id = 1
+        desk.config.controller_addr = members.urls[0]
+        desk.config.controller_tls = ControllerTls(
+            controller_trust_cert_path=str(made.ca_file),
+            controller_cert_path=str(made.client.certificate),
+            controller_key_path=str(made.client.key),
+        )
+        async with desk:
+            await until(lambda: desk.broker.accepting)
 
 
 @pytest.mark.parametrize(

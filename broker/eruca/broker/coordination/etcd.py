@@ -20,6 +20,7 @@ import msgspec
 
 from eruca.broker.coordination.http_wire import Endpoint, Wire, WireBroken
 from eruca.broker.coordination.port import Entry, HoldEnded, OutcomeUnknown, Put, Unavailable
+from eruca.remoting.tls import TlsFiles
 
 ATTEMPT = 0.8
 """Seconds for an attempt at one endpoint; then comes the next one."""
@@ -78,7 +79,9 @@ class Etcd:
     Raises ValueError for an endpoint that is none.
     """
 
-    def __init__(self, endpoints: Sequence[str], tls: ssl.SSLContext | None = None, attempt: float = ATTEMPT) -> None:
+    def __init__(
+        self, endpoints: Sequence[str], tls: ssl.SSLContext | TlsFiles | None = None, attempt: float = ATTEMPT
+    ) -> None:
         self._endpoints = [Endpoint.of(each) for each in endpoints]
         if not self._endpoints:
             raise ValueError("etcd has no endpoint: name at least one, like http://10.0.0.1:2379")

@@ -14,6 +14,9 @@ from urllib.parse import urlsplit
 
 import h11
 
+from eruca.broker.coordination.trust import UNHEARD, why_no_tls
+from eruca.remoting.tls import TlsFiles
+
 LARGEST = 4 << 20
 """Bytes of an answer, or of a line of one, at most."""
 _READ = 64 << 10
@@ -59,15 +62,19 @@ class Wire:
         self._reader = reader
         self._writer = writer
         self._state = h11.Connection(h11.CLIENT)
+        self._heard = False
+        """Whether anything came."""
 
     @classmethod
-    async def connect(cls, endpoint: Endpoint, tls: ssl.SSLContext | None) -> Wire:
+    async def connect(cls, endpoint: Endpoint, tls: ssl.SSLContext | TlsFiles | None) -> Wire:
         """Connect. Raises WireBroken."""
         try:
-            context = tls if endpoint.tls else None
-            reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)
+            context = tls.context() if isinstance(tls, TlsFiles) else tls
+            reader, writer = await asyncio.open_connection(
+                endpoint.host, endpoint.port, ssl=context if endpoint.tls else None
+            )
         except OSError as fault:
-            raise WireBroken(str(fault), sent=False) from None
+            raise WireBroken(_why(fault), sent=False) from None
         return cls(endpoint, reader, writer)
 
     @property
@@ -113,7 +120,7 @@ class Wire:
             self._writer.write(b"".join(self._state.send(event) or b"" for event in events))
             await self._writer.drain()
         except OSError as fault:
-            raise WireBroken(str(fault), sent=True) from None
+            raise WireBroken(_why(fault), sent=True) from None
         while True:
             event = await self._next()
             if isinstance(event, h11.Response):
@@ -130,11 +137,19 @@ class Wire:
     async def _next(self) -> object:
         try:
             while (event := self._state.next_event()) is h11.NEED_DATA:
-                self._state.receive_data(await self._reader.read(_READ))
+                data = await self._reader.read(_READ)
+                if not data and not self._heard:
+                    raise WireBroken(UNHEARD if self._endpoint.tls else "it closed the connection", sent=True)
+                self._heard = True
+                self._state.receive_data(data)
         except OSError as fault:
-            raise WireBroken(str(fault), sent=True) from None
+            raise WireBroken(_why(fault), sent=True) from None
         except h11.RemoteProtocolError as fault:
             raise WireBroken(f"no whole answer came ({fault})", sent=True) from None
         if isinstance(event, h11.ConnectionClosed):
             raise WireBroken("it closed the connection", sent=True)
         return event
+
+
+def _why(fault: OSError) -> str:
+    return why_no_tls(fault) or str(fault)

@@ -97,6 +97,8 @@ def _controller(config: BrokerConfig) -> Iterator[Finding]:
         yield Finding("enableControllerMode", NO_H11)
     if not config.controller_addr:
         yield Finding("enableControllerMode", "needs an etcd: name its members in controllerAddr")
+    if config.controller_tls.named and "https:" not in (config.controller_addr or ""):
+        yield Finding("controllerAddr", "has no https, so the certificates named for it are not used", False)
     if config.store.broker_role is BrokerRole.ASYNC_MASTER:
         yield Finding("brokerRole", "is ASYNC_MASTER: a failover may lose messages that were acknowledged", False)
     if not config.all_ack_in_sync_state_set:
@@ -188,7 +190,7 @@ def works_here(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding
         yield from config.metrics.taken()
     yield from _names(config)
     if config.enable_controller_mode and config.controller_addr:
-        yield from etcd_findings(config.controller_addr)
+        yield from etcd_findings(config.controller_addr, config.controller_tls)
     yield from access_faults(config.access, config.rocketmq_home)
     try:
         read_credentials(config.rocketmq_home)

@@ -9,36 +9,48 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+from eruca.broker.coordination.trust import ControllerTls
 from eruca.remoting.settings import Finding
+from eruca.remoting.tls import BadTls, TlsFiles
+from eruca.remoting.tls_server import open_keys
 
 NOT_COMPLETE = "is true, and automatic failover is not complete: do not trust it with messages that matter"
 NO_H11 = "needs h11 to ask etcd: pip install 'eruca[failover]'"
 _KEY = "/eruca/1/"
 
 
-def etcd_findings(addresses: str) -> Iterator[Finding]:
+def etcd_findings(addresses: str, trust: ControllerTls) -> Iterator[Finding]:
     """What is wrong with the members: those that do not answer are a fault if they are all, else a warning."""
     urls = addresses.split(";")
+    if open_keys([trust.controller_key_path or None]):
+        yield Finding(
+            "controllerKeyPath", f"names {trust.controller_key_path}, which others may read: chmod 600", False
+        )
     try:
-        faults = asyncio.run(_faults(urls))
+        tls = trust.files() if "https:" in addresses else None
+    except BadTls as unusable:
+        yield Finding("controllerTrustCertPath", f"and controllerCertPath do not work: {unusable}")
+        return
+    try:
+        faults = asyncio.run(_faults(urls, tls))
     except ImportError:
         return  # ``fits`` has said so
     for url, fault in faults.items():
         yield Finding("controllerAddr", f"names {url}, which does not answer: {fault}", len(faults) == len(urls))
 
 
-async def _faults(urls: list[str]) -> dict[str, str]:
+async def _faults(urls: list[str], tls: TlsFiles | None) -> dict[str, str]:
     """Why members do not answer, by their addresses."""
-    found = await asyncio.gather(*(_fault(url) for url in urls))
+    found = await asyncio.gather(*(_fault(url, tls) for url in urls))
     return {url: fault for url, fault in zip(urls, found, strict=True) if fault is not None}
 
 
-async def _fault(url: str) -> str | None:
+async def _fault(url: str, tls: TlsFiles | None) -> str | None:
     from eruca.broker.coordination.etcd import Etcd
     from eruca.broker.coordination.port import Unavailable
 
     try:
-        etcd = Etcd([url])
+        etcd = Etcd([url], tls)
     except ValueError as fault:
         return str(fault)
     try:
