@@ -8,11 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from eruca.broker.config import BrokerRole
+from eruca.broker.failover.epochs import Epoch
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.parts import Part, Table
 from eruca.broker.store.epoch_file import read_epochs
 from tests.broker.elected import Group
-from tests.broker.services.replication.pairs import end, log_bytes, master_of, until
+from tests.broker.services.replication.pairs import (
+    caught_up,
+    end,
+    followed,
+    log_bytes,
+    master_of,
+    slave_of,
+    until,
+)
 from tests.support.desk import Desk
 from tests.support.names import Names
 from tests.support.pages import page
@@ -323,3 +333,45 @@ async def test_without_all_of_the_set_so_many_acknowledge_as_the_settings_say(
     one.topic("T", 2)
     assert [(await one.ask(SEND, message(), b"alone")).code for _ in range(2)] == codes
     assert one.broker.store.max_offset("T", 0) == 2  # what not all of the set have is shown to nobody
+
+
+async def test_a_pair_becomes_a_group_with_the_stores_that_it_has(group: Group, tmp_path: Path) -> None:
+    master = master_of(tmp_path / "1", BrokerRole.SYNC_MASTER, file_size=1 << 20)
+    async with master:
+        slave = slave_of(tmp_path / "2", master.broker.ha_address, file_size=1 << 20)
+        async with slave:
+            await followed(master)
+            assert await sent(master, 20, b"of the pair ") == [0] * 20
+            assert (await master.ask(COMMIT, COMMITTED)).code == 0
+            await caught_up(master, slave)
+    before = [log_bytes(desk) for desk in (master, slave)]
+    assert before[0] == before[1] and len(before[0]) == 1
+    size = end(master)
+
+    one, two = await group.start(1), await group.start(2)
+    assert await group.led({1, 2}) is one
+    assert await sent(one, 5, b"of the group ") == [0] * 5
+    await equal(one, two)
+    for desk in (one, two):
+        ((name, log),) = log_bytes(desk).items()
+        assert log[:size] == before[0][name][:size], "what was there is as it was"
+        assert read_epochs(desk.folder / "store") == (Epoch(1, 0), Epoch(2, size))
+    await group.stop(1)
+    assert await group.led({2}) is two
+    assert two.broker.store.max_offset("T", 0) + two.broker.store.max_offset("T", 1) == 25
+    assert two.broker.offsets.query("G", "T", 0) == 1
+
+
+async def test_a_slave_that_lacks_the_end_of_its_masters_log_copies_it_in_the_group(
+    group: Group, tmp_path: Path
+) -> None:
+    master = master_of(tmp_path / "1", file_size=1 << 20)
+    async with master:
+        async with slave_of(tmp_path / "2", master.broker.ha_address, file_size=1 << 20) as slave:
+            await followed(master)
+            assert await sent(master, 20) == [0] * 20
+            await caught_up(master, slave)
+        assert await sent(master, 20, b"alone ") == [0] * 20
+    one, two = await group.start(1), await group.start(2)
+    assert await group.led({1, 2}) is one
+    await equal(one, two)

@@ -12,8 +12,12 @@ def test_a_group_comes_back_as_it_was_written() -> None:
     assert decode(encode(group)) == group
     assert encode(group) == (
         b'{"format":1,"masterBrokerId":1,"masterEpoch":2,"syncStateSet":[1],"syncStateSetEpoch":3,'
-        b'"stores":{"0":"a","1":"b"}}'
+        b'"stores":{"0":"a","1":"b"},"lineage":"a"}'
     )
+
+
+def test_a_group_of_before_it_had_a_lineage_is_read() -> None:
+    assert decode(encode(found(0, "a")).replace(b',"lineage":"a"', b"")) == found(0, "a")._replace(lineage="")
 
 
 def test_fields_of_a_later_version_are_passed_over() -> None:

@@ -36,6 +36,15 @@ def begin(epochs: Epochs, epoch: int, start: int) -> Epochs:
     return (*kept, Epoch(epoch, start))
 
 
+FOUNDED = 1
+"""The epoch of a group that was founded and has elected nobody yet: nobody writes in it."""
+
+
+def adopted(end: int) -> Epochs:
+    """The list of a log that was written before its group was founded, and ends at ``end``."""
+    return (Epoch(FOUNDED, 0),) if end else ()
+
+
 def cut(epochs: Epochs, end: int) -> Epochs:
     """The list of a log that is cut off at ``end``: entries without a byte before it go."""
     return tuple(entry for entry in epochs if entry.start < end)

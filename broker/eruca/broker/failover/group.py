@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from eruca.broker.failover.epochs import FOUNDED
+
 FORMAT = 1
 UNSEEN = 1000
 """Epochs that may have passed at brokers of which an operator hears nothing."""
@@ -33,6 +35,8 @@ class Group(NamedTuple):
     sync_state_set_epoch: int
     stores: tuple[tuple[int, str], ...]
     """The id of the store with which each broker was taken into the set."""
+    lineage: str = ""
+    """The id of the store of its founder: epochs of groups with different ones say nothing of each other."""
 
     @property
     def age(self) -> tuple[int, int]:
@@ -52,12 +56,12 @@ class Group(NamedTuple):
 
     def elect(self, broker_id: int, store: str) -> Group:
         """This group with another master in the next epoch, alone in its set until others have joined it."""
-        return Group(
-            broker_id,
-            self.master_epoch + 1,
-            frozenset((broker_id,)),
-            self.sync_state_set_epoch + 1,
-            _with(self.stores, {broker_id: store}),
+        return self._replace(
+            master_broker_id=broker_id,
+            master_epoch=self.master_epoch + 1,
+            sync_state_set=frozenset((broker_id,)),
+            sync_state_set_epoch=self.sync_state_set_epoch + 1,
+            stores=_with(self.stores, {broker_id: store}),
         )
 
     def hand_over(self, broker_id: int) -> Group:
@@ -87,7 +91,7 @@ class Group(NamedTuple):
 
 def found(broker_id: int, store: str) -> Group:
     """The first group of a broker name: of the broker that was configured as its master, alone."""
-    return Group(broker_id, 1, frozenset((broker_id,)), 1, ((broker_id, store),))
+    return Group(broker_id, FOUNDED, frozenset((broker_id,)), 1, ((broker_id, store),), store)
 
 
 def _with(stores: tuple[tuple[int, str], ...], more: Mapping[int, str]) -> tuple[tuple[int, str], ...]:
@@ -101,6 +105,7 @@ class _Key(msgspec.Struct, rename="camel", forbid_unknown_fields=False):
     sync_state_set: list[int]
     sync_state_set_epoch: int
     stores: dict[int, str]
+    lineage: str = ""
 
 
 def encode(group: Group) -> bytes:
@@ -113,6 +118,7 @@ def encode(group: Group) -> bytes:
             sorted(group.sync_state_set),
             group.sync_state_set_epoch,
             dict(group.stores),
+            group.lineage,
         )
     )
 
@@ -144,4 +150,5 @@ def decode(value: bytes) -> Group:
         members,
         key.sync_state_set_epoch,
         tuple(sorted(key.stores.items())),
+        key.lineage,
     )

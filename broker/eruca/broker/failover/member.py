@@ -109,6 +109,8 @@ class Welcomed(NamedTuple):
     epochs: Epochs
     end: int
     confirmed: int
+    same: int = 0
+    """Up to where the log of a replica without epochs is the master's; 0 where it is not."""
 
 
 class Copied(NamedTuple):
@@ -394,8 +396,8 @@ class Rules:
                 stands = member._replace(state=State.CANDIDATE, forgotten=False, known=known, proposed=group)
                 return Step(stands, (Admit(), Propose(group, revision)))
             case Read(group) if self.takes_part(member, group) and group.master_epoch > member.lacking:
-                anew = member._replace(state=State.SEEKING, forgotten=False, known=None, proposed=None, replicas=())
-                step = self._read(anew, event)
+                fresh = member._replace(state=State.SEEKING, forgotten=False, known=None, proposed=None, replicas=())
+                step = self._read(fresh, event)
                 return Step(step.member, (Admit(), *step.actions))
         return Step(member)
 
@@ -440,7 +442,8 @@ class Rules:
         return Step(new, (Propose(wanted, known.revision),))
 
     def _promote(self, member: Member, group: Group) -> Step:
-        epochs = lists.begin(member.epochs, group.master_epoch, member.end)
+        former = member.epochs or lists.adopted(member.end)
+        epochs = lists.begin(former, group.master_epoch, member.end)
         return Step(member._replace(state=State.PROMOTING, epochs=epochs, replicas=()), (Note(epochs),))
 
     def _accept(self, member: Member, known: Known) -> Step:
@@ -470,6 +473,8 @@ class Rules:
         return Step(member)
 
     def _join(self, member: Member, answer: Welcomed) -> Step:
+        if not member.epochs and 0 < member.end == answer.same:
+            return self._adopt(member, answer)
         end = self.cut_point(member, answer)
         if end is None:
             reason = "the log has nothing in common with the master's: empty the store, or start it in another group"
@@ -486,6 +491,13 @@ class Rules:
         new = member._replace(state=State.FOLLOWING, end=end, epochs=epochs, confirmed=confirmed, tables=0)
         report = self._tell(new, answer.master_epoch)
         return Step(new, (CutTo(end, epochs), report) if end < member.end else (report,))
+
+    def _adopt(self, member: Member, answer: Welcomed) -> Step:
+        """Its log, which has no epochs, is the beginning of the master's: then so is the list of its epochs."""
+        epochs = lists.cut(answer.epochs, member.end)
+        confirmed = min(answer.confirmed, member.end)
+        new = member._replace(state=State.FOLLOWING, epochs=epochs, confirmed=confirmed, tables=0)
+        return Step(new, (Note(epochs), self._tell(new, answer.master_epoch)))
 
     def _copied(self, member: Member, event: Copied) -> Step:
         epochs = member.epochs

@@ -11,7 +11,7 @@ from eruca.broker.coordination.port import Entry
 from eruca.broker.failover.member import State
 from eruca.broker.services.failover.group_part import Desk, GroupPart, RecreationRefused
 from tests.support.coordination import FakeClient, FakeCoordinator
-from tests.support.failover_groups import KEYS, Machine, MemoryGroup
+from tests.support.failover_groups import KEYS, Disk, Machine, MemoryGroup
 
 
 @pytest.fixture
@@ -336,6 +336,29 @@ async def test_who_has_more_that_was_confirmed_than_the_group_that_was_written_a
     await group.kill(2)
     await group.start(2)
     await group.led(by=1, members={1, 2})
+
+
+async def test_a_broker_takes_no_part_in_another_group_of_the_same_name_even_if_their_epochs_are_the_same(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    """As when the machine of broker 1 was lost with the only member of etcd, and both are new."""
+    await group.start(1, 2)
+    (await group.led(by=1, members={1, 2})).put(10)
+    await group.all_have(10)
+    await group.kill(1)
+    await group.kill(2)
+    etcd.empty()
+    group.disks[1] = Disk("store-of-another-disk")
+    group.acknowledged = b""
+    await group.start(1, 3)
+    founder = await group.led(by=1, members={1, 3})
+    founder.put(4)
+    await until(lambda: founder.office.confirmed == 4)
+    await group.start(2)
+    second = group.machines[2]
+    await until(lambda: second.office.barred is not None)
+    assert "another group" in str(second.office.barred)
+    assert len(group.disks[2].log) == 10 and group.disks[1].epochs == group.disks[2].epochs
 
 
 async def test_another_disk_is_no_member_before_it_has_copied_all(

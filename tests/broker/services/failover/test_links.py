@@ -15,7 +15,7 @@ from eruca.broker.services.failover.messages import Beat, Hello, Kind
 from eruca.broker.services.failover.ports import Frame, TableFrame
 from eruca.protocol.errors import ProtocolError
 from tests.support.coordination import FakeClient, FakeCoordinator
-from tests.support.failover_groups import KEYS, Machine, MemoryGroup
+from tests.support.failover_groups import KEYS, Disk, Machine, MemoryGroup
 
 
 @pytest.fixture
@@ -253,3 +253,44 @@ async def test_messages_come_back_as_they_were() -> None:
 def test_a_message_that_is_cut_short_is_none(read: Callable[[bytes], object]) -> None:
     with pytest.raises(ProtocolError):
         read(b"{}"[:1])
+
+
+def as_a_pair(group: MemoryGroup[FakeClient], first: bytes, second: bytes) -> None:
+    """Brokers 1 and 2 have logs of before there was a group."""
+    group.disks = {1: Disk("store-1"), 2: Disk("store-2")}
+    group.disks[1].log += first
+    group.disks[2].log += second
+
+
+@pytest.mark.parametrize("behind", [0, 7, 20])
+async def test_logs_of_a_pair_are_taken_over_where_one_is_the_beginning_of_the_other(
+    group: MemoryGroup[FakeClient], behind: int
+) -> None:
+    log = bytes(range(200, 220))
+    as_a_pair(group, log, log[: 20 - behind])
+    await group.start(1, 2)
+    master = await group.led(by=1, members={1, 2})
+    assert group.disks[1].epochs == (Epoch(1, 0), Epoch(2, 20))
+    master.put(5)
+    await group.all_have(25)
+    await until(lambda: group.disks[2].epochs == group.disks[1].epochs)
+    await group.stop(1)
+    second = await group.led(by=2)
+    second.put(5)
+    await group.start(1)
+    await group.led(by=2, members={1, 2})
+    await group.all_have(30)
+
+
+@pytest.mark.parametrize("other", [bytes(range(200, 219)) + b"x", bytes(range(200, 221)), b"x"])
+async def test_a_log_that_is_not_the_beginning_of_the_masters_is_left_alone(
+    group: MemoryGroup[FakeClient], other: bytes
+) -> None:
+    as_a_pair(group, bytes(range(200, 220)), other)
+    await group.start(1, 2)
+    master = await group.led(by=1)
+    second = group.machines[2]
+    await until(lambda: second.office.barred is not None)
+    assert "nothing in common" in str(second.office.barred) and bytes(second.disk.log) == other
+    master.put(5)
+    await until(lambda: master.office.confirmed == 25)

@@ -48,6 +48,8 @@ class Kept:
         if group is None:
             known = max(epoch, kept.master_epoch if kept is not None else 0)
             return f"etcd has no group, but this broker knows epoch {known}: etcd was emptied" if known else None
+        if kept is not None and kept.lineage and group.lineage and kept.lineage != group.lineage:
+            return "etcd has another group of this name, which was founded again: this log is not of that one"
         if kept is None or group.age >= kept.age:
             return None
         return (

@@ -14,8 +14,9 @@ from eruca.broker.failover.member import Event, Member, Welcomed
 from eruca.broker.services.failover.master_link import MasterLink, Take
 from eruca.broker.services.failover.messages import Hello
 from eruca.broker.services.failover.ports import Self
-from eruca.broker.services.failover.replicas import Log, Pace, Replicas
+from eruca.broker.services.failover.replicas import Pace, Replicas
 from eruca.broker.services.failover.tables import Tables
+from eruca.broker.services.failover.tails import Log, tail_of
 from eruca.remoting.tasks import Tasks
 from eruca.remoting.tls import TlsFiles
 
@@ -37,6 +38,7 @@ class TcpLinks:
     ) -> None:
         self._me = me
         self._group = group
+        self._log = log
         self._member: Callable[[], Member]
         self._post: Callable[[Event], None]
         self._take: Take
@@ -51,8 +53,11 @@ class TcpLinks:
         """Work for the driver that has these."""
         self._member, self._post, self._take = member, post, take
 
-    def _hello(self, epoch: int) -> Hello:
-        return Hello(self._group, self._me.broker_id, self._me.store, epoch)
+    async def _hello(self, epoch: int) -> Hello:
+        member = self._member()
+        lacks_epochs = member.end > 0 and not member.epochs
+        tail = await asyncio.to_thread(tail_of, self._log, member.end) if lacks_epochs else None
+        return Hello(self._group, self._me.broker_id, self._me.store, epoch, tail)
 
     def protocol(self, address: str) -> asyncio.Protocol:
         """What serves a connection to the HA port."""

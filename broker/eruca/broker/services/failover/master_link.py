@@ -46,7 +46,7 @@ class MasterLink:
 
     def __init__(
         self,
-        hello: Callable[[int], Hello],
+        hello: Callable[[int], Awaitable[Hello]],
         post: Post,
         take: Take,
         tasks: Tasks,
@@ -122,7 +122,7 @@ class MasterLink:
             return False
         welcomed = False
         try:
-            writer.write(messages.hello(self._hello(target.epoch)))
+            writer.write(messages.hello(await self._hello(target.epoch)))
             while True:
                 async with asyncio.timeout(SILENCE):
                     kind, body = await messages.read(reader.readexactly)

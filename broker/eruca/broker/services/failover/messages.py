@@ -17,6 +17,7 @@ import msgspec
 from eruca.broker.failover.epochs import Epoch
 from eruca.broker.failover.member import Welcomed
 from eruca.broker.services.failover.ports import Frame, TableFrame
+from eruca.broker.services.failover.tails import Tail
 from eruca.protocol.errors import ProtocolError
 
 MAGIC: Final = b"ERUCAHA\x01"
@@ -54,6 +55,8 @@ class Hello(msgspec.Struct, rename="camel", frozen=True):
     broker_id: int
     store: str
     epoch: int
+    tail: Tail | None = None
+    """The end of a log that has no epochs."""
 
 
 class Beat(NamedTuple):
@@ -69,6 +72,7 @@ class _Welcome(msgspec.Struct, rename="camel"):
     epochs: list[tuple[int, int]]
     end: int
     confirmed: int
+    same: int = 0
 
 
 def message(kind: Kind, body: bytes) -> bytes:
@@ -84,7 +88,11 @@ def hello(said: Hello) -> bytes:
 def welcome(answer: Welcomed) -> bytes:
     """The master's answer to it."""
     body = _Welcome(
-        answer.master_epoch, [(each.epoch, each.start) for each in answer.epochs], answer.end, answer.confirmed
+        answer.master_epoch,
+        [(each.epoch, each.start) for each in answer.epochs],
+        answer.end,
+        answer.confirmed,
+        answer.same,
     )
     return message(Kind.WELCOME, msgspec.json.encode(body))
 
@@ -142,7 +150,8 @@ def read_welcome(body: bytes) -> Welcomed:
         found = msgspec.json.decode(body, type=_Welcome)
     except msgspec.MsgspecError as fault:
         raise ProtocolError(f"no answer of a master: {fault}") from None
-    return Welcomed(found.master_epoch, tuple(Epoch(*entry) for entry in found.epochs), found.end, found.confirmed)
+    epochs = tuple(Epoch(*entry) for entry in found.epochs)
+    return Welcomed(found.master_epoch, epochs, found.end, found.confirmed, found.same)
 
 
 def read_part(body: bytes) -> Frame:

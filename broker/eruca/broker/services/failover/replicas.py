@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import structlog
 
@@ -22,6 +22,7 @@ from eruca.broker.failover.member import Asked, Event, Member, ReplicaLost, Repo
 from eruca.broker.services.failover import messages
 from eruca.broker.services.failover.messages import MAGIC, Beat, Hello, Kind
 from eruca.broker.services.failover.tables import Pending, Tables
+from eruca.broker.services.failover.tails import Log, has
 from eruca.broker.store import NotInMemory
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.addresses import peer_of
@@ -35,21 +36,6 @@ COLD_READ = 1 << 20
 """Bytes of one read from the disk."""
 
 log = structlog.get_logger("eruca.broker.failover")
-
-
-class Log(Protocol):
-    """The master's log, as ``store.replicator`` has it."""
-
-    @property
-    def begin_offset(self) -> int:
-        """Where its oldest byte is."""
-
-    @property
-    def safe_offset(self) -> int:
-        """Up to where it can be relied on."""
-
-    def take(self, offset: int, most: int, *, wait: bool = False) -> memoryview | bytes | None:
-        """Bytes from there on. Raises NotInMemory."""
 
 
 class Pace(NamedTuple):
@@ -68,6 +54,8 @@ class _Replica:
         self.said = said
         self.writer = writer
         self.tables = tables
+        self.same = 0
+        """Up to where its log, which has no epochs, is this one."""
         self.has_tables = 0
         """The number of the tables that it has reported."""
         self.next: int | None = None
@@ -157,7 +145,11 @@ class Replicas:
                 writer.write(messages.refused(reason))
                 await writer.drain()
                 return
+            same = said.tail is not None and await asyncio.to_thread(has, self._log, said.tail)
+            if (reason := self._why_not(said)) is not None:
+                raise ProtocolError(reason)
             replica = self._let_in(said, writer)
+            replica.same = said.tail.end if said.tail is not None and same else 0
             log.info("replica_connected", remote=remote, broker_id=said.broker_id)
             sending = asyncio.get_running_loop().create_task(self._send(replica))
             sending.add_done_callback(lambda _: writer.transport.abort())
@@ -221,7 +213,7 @@ class Replicas:
         """As in the port."""
         replica = self._replicas.get(broker_id)
         if replica is not None:
-            replica.writer.write(messages.welcome(answer))
+            replica.writer.write(messages.welcome(answer._replace(same=replica.same)))
 
     def _take(self, replica: _Replica, kind: Kind, body: bytes) -> None:
         """A message of a replica."""
