@@ -94,6 +94,12 @@ class FailoverCluster:
             while (known := (await self.view()).known) is None or known.group.sync_state_set != {*self.numbers}:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
+    async def led_by_another(self, than: int, within: float = 30.0) -> None:
+        """Wait until etcd names another master than this one."""
+        async with asyncio.timeout(within):
+            while (known := (await self.view()).known) is None or known.group.master_broker_id == than:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
     async def hand_over(self, to: int) -> None:
         """Have the master hand the mastership over; AssertionError with what it said if it did not."""
         known = (await self.view()).known

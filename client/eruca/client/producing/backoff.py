@@ -27,6 +27,8 @@ RETRY_BACKOFF: Final = 0.05
 """Seconds until a broker is tried again at first."""
 _MOST: Final = 10
 """Up to how many times the first wait it doubles."""
+_LOOKS: Final = 4
+"""After how many times the first wait the route of a topic is asked for again that has no queue to send to."""
 _JITTER: Final = 0.25
 """The part by which a wait may be shorter or longer."""
 
@@ -154,13 +156,17 @@ class Backoff:
         now = self._clock()
         open_: dict[str, bool] = {}
         again: list[Send] = []
+        nowhere: set[str] = set()
         for send in sorted(self._take_all(), key=_start):
             if send.future.done():
                 self._drop(send, stopped())
                 continue
             # Not `any`: each broker that is due gets its attempt to connect.
             ready = False
-            for broker in self._brokers_of(send):
+            brokers = self._brokers_of(send)
+            if not brokers:
+                nowhere.add(send.topic.name)
+            for broker in brokers:
                 if broker not in open_:
                     open_[broker] = self._is_open(broker, send.topic, now)
                 ready = ready or open_[broker]
@@ -173,6 +179,9 @@ class Backoff:
         if again:
             self._again(again)
         until = [self._closed[broker].until for broker in open_ if broker in self._closed]
+        for topic in nowhere:  # its masters are away: a nameserver hears of the next ones before this client does
+            self._session.directory.look_again(topic)
+            until.append(now + _jittered(self._first * _LOOKS))
         ends = [send.end for send in self.waiting]
         self._wake_at = min([each for each in until if each > now] + ends, default=now)
 

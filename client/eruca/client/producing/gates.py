@@ -8,9 +8,10 @@ when it gets through, all leave together, ahead of what was started after them; 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from eruca.client.errors import ClientError, NameserverUnreachable, TopicNotFound
+from eruca.client.network.routes import MASTER
 from eruca.client.network.session import Session
 from eruca.client.producing.backoff import stopped, waits_from
 from eruca.client.producing.send import Send
@@ -21,11 +22,18 @@ _Place = str | MessageQueue
 """The name of a topic without a route, or a queue without a connection."""
 
 
+class _MastersAway(TopicNotFound):
+    """No broker of a topic has a master, for a moment or for longer."""
+
+    def __init__(self, topic: str, brokers: Iterable[str]) -> None:
+        super().__init__(topic, f"None of its brokers has a master now: {', '.join(sorted(brokers))}.")
+
+
 class _Reaching:
-    """The attempts to get a route or a connection; ``away`` is why no nameserver could be asked last."""
+    """The attempts to get a route or a connection; ``away`` is why none was to be had last, of what may pass."""
 
     task: asyncio.Task[ClientError | None]
-    away: NameserverUnreachable | None = None
+    away: NameserverUnreachable | _MastersAway | None = None
 
 
 class Gates:
@@ -33,7 +41,8 @@ class Gates:
 
     Args:
         new_topic_queues: queues of a topic that the first send creates.
-        retry_backoff: seconds until nameservers are asked again at first, when none of them answered, then twice as
+        retry_backoff: seconds until nameservers are asked again at first, when none of them answered or the masters of
+            the topic are away, then twice as
             long each time; None: they are asked once.
         let_go: has sends leave, in their order and before others.
         failed: a send got no route, or no connection, or not in its time (TimeoutError).
@@ -115,7 +124,7 @@ class Gates:
             while place in self.waiting:
                 try:
                     await (self._ask(topic) if isinstance(place, str) else self._connect(place))
-                except NameserverUnreachable as error:
+                except (NameserverUnreachable, _MastersAway) as error:
                     reaching.away = error
                     wait = next(waits, None)
                     if wait is None:
@@ -131,10 +140,12 @@ class Gates:
 
     async def _ask(self, topic: TopicQueues) -> None:
         directory = self._session.directory
-        await directory.route_to_send(topic.name, self._new_topic_queues)
+        route = await directory.route_to_send(topic.name, self._new_topic_queues)
         if topic.version != directory.version:
             topic.renew(directory)
         if not topic.in_turn:
+            if route.brokers and not any(MASTER in addresses for addresses in route.brokers.values()):
+                raise _MastersAway(topic.name, route.brokers)
             raise TopicNotFound(topic.name, "It has no queue that can be written: look at its permissions.")
 
     async def _connect(self, queue: MessageQueue) -> None:

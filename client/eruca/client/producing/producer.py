@@ -51,9 +51,9 @@ class Producer(Client):
         nameserver: ``host:port`` addresses; default from the environment (see ClientSettings).
         send_timeout: seconds for a send, all attempts and waits together.
         retries: further attempts, on another broker where there is one, after a failure that may be of the broker's.
-            Where all brokers of the topic (or the one of the chosen queue) are away or busy, or no nameserver answers
-            where to send to, they are not counted: the send waits and is tried again until send_timeout is over. 0: one
-            attempt, whatever happens.
+            Where all brokers of the topic (or the one of the chosen queue) are away, busy or without a master, or no
+            nameserver answers where to send to, they are not counted: the send waits and is tried again until
+            send_timeout is over. 0: one attempt, whatever happens.
         retry_backoff: seconds of the first such wait; each further one takes twice as long, up to ten times as long.
         retry_codes: answers of a broker after which another one is asked, beside RocketMQ's own (addRetryResponseCode).
         retry_when_not_stored: try again, too, when a send is answered with another status than SEND_OK.
