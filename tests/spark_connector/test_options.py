@@ -42,6 +42,8 @@ def test_values_of_every_kind() -> None:
     assert options.filtered and options.expression_type == "SQL92"
     assert read(streaming=True, maxtriggerdelay="15m").max_trigger_delay == 900_000
     assert read(streaming=True, maxtriggerdelay="250").max_trigger_delay == 250
+    for size, wanted in (("100", 100), ("64k", 65_536), ("2 MB", 2 << 20), ("1g", 1 << 30)):
+        assert read(streaming=True, maxbytespertrigger=size).max_bytes_per_trigger == wanted
 
 
 def test_one_way_to_choose_topics() -> None:
@@ -98,6 +100,9 @@ def test_one_way_to_choose_topics() -> None:
         ({"minpartitions": "9", "maxpartitions": "8"}, "minPartitions=9 is above maxPartitions=8"),
         ({"ongroupreset": "fail"}, "onGroupReset is for spark.readStream"),
         ({"maxoffsetspertrigger": "5"}, "maxOffsetsPerTrigger is for spark.readStream"),
+        ({"maxbytespertrigger": "5m"}, "maxBytesPerTrigger is for spark.readStream: a batch has no triggers."),
+        ({"maxrecordsperpartition": "0"}, 'maxRecordsPerPartition="0" cannot be read: 1 or more is expected.'),
+        ({"maxpartitions": "8", "maxrecordsperpartition": "9"}, "Give maxPartitions or maxRecordsPerPartition, not"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_a_sentence(options: dict[str, str], sentence: str) -> None:
@@ -111,6 +116,9 @@ def test_a_stream_has_no_end() -> None:
         read(streaming=True, endingtimestamp="8")
     with pytest.raises(BadOption, match=r"maxTriggerDelay.*such as 15m"):
         read(streaming=True, maxtriggerdelay="soon")
+    for size in ("much", "0", "5t", "-1k"):
+        with pytest.raises(BadOption, match=rf'maxBytesPerTrigger="{size}" cannot be read: a number of bytes is exp'):
+            read(streaming=True, maxbytespertrigger=size)
     with pytest.raises(BadOption, match=r"pushdown is for spark.read"):
         read(streaming=True, pushdown="true")
     with pytest.raises(BadOption, match=r"needs the option commitGroup"):

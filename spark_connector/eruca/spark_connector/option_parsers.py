@@ -151,6 +151,19 @@ def milliseconds(given: str) -> int:
     return number(given, 0)
 
 
+_SIZES: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+
+
+def size(given: str, most: int | None = None) -> int:
+    """A number of bytes such as 64k, from 1 on, and ``most`` or less: whole mebibytes."""
+    match = re.fullmatch(r"(\d+)\s*([kmg]?)b?", given.lower())
+    value = int(match[1]) * _SIZES[match[2]] if match else 0
+    if value < 1 or (most is not None and value > most):
+        bound = "" if most is None else f" up to {most // _SIZES['m']}m"
+        raise ValueError(f"a number of bytes{bound} is expected, such as 64k")
+    return value
+
+
 _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 

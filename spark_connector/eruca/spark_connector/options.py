@@ -30,6 +30,7 @@ from eruca.spark_connector.option_parsers import (
     option,
     read_values,
     readers_of,
+    size,
     text,
     timestamp,
 )
@@ -127,9 +128,11 @@ class Options(access.Access):
     ending_offsets_by_timestamp: Positions | None = option(_timestamps, None)
     max_offsets_per_trigger: int | None = option(number, None)
     min_offsets_per_trigger: int | None = option(number, None)
+    max_bytes_per_trigger: int | None = option(size, None)
     max_trigger_delay: int = option(duration, 15 * 60 * 1000)
     min_partitions: int | None = option(number, None)
     max_partitions: int | None = option(number, None)
+    max_records_per_partition: int | None = option(number, None)
     fail_on_data_loss: bool = option(flag, True)
     broker_loss_timeout_ms: int | None = option(milliseconds, None)
     tags: str = option(_tags, "*")
@@ -201,6 +204,10 @@ def _check(values: dict[str, Any], streaming: bool) -> None:
     for name, (reader, reason) in _OF_ONE_READER.items():
         if name in values and (reader == "read") is streaming:
             raise BadOption(f"The option {_NAMES[name]} is for spark.{reader}: {reason}.")
+    if "max_partitions" in values and "max_records_per_partition" in values:
+        raise BadOption(
+            "Give maxPartitions or maxRecordsPerPartition, not both: one limits the tasks, the other adds some."
+        )
     if values.get("create_pull_group") and "pull_group" not in values:
         raise BadOption("createPullGroup needs the option pullGroup: the group that is made.")
     if values.get("on_group_reset") == "fail" and "commit_group" not in values:
@@ -215,6 +222,7 @@ _OF_ONE_READER: Final = {
     "pushdown": ("read", "Spark pushes no filters into a stream"),
     "max_offsets_per_trigger": ("readStream", "a batch has no triggers"),
     "min_offsets_per_trigger": ("readStream", "a batch has no triggers"),
+    "max_bytes_per_trigger": ("readStream", "a batch has no triggers"),
     "max_trigger_delay": ("readStream", "a batch has no triggers"),
     "on_group_reset": ("readStream", "a batch has no triggers"),
 }

@@ -6,7 +6,6 @@ whatever can be refused without a cluster is refused here, in one sentence.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -24,6 +23,7 @@ from eruca.spark_connector.option_parsers import (
     option,
     read_values,
     readers_of,
+    size,
     unknown_column,
 )
 from eruca.spark_connector.runtime import access
@@ -67,14 +67,8 @@ def _write_id(given: str) -> str:
     return given
 
 
-_SIZES: Final = {"": 1, "k": 1024, "m": 1024 * 1024}
-
-
 def _size(given: str) -> int:
-    match = re.fullmatch(r"(\d+)\s*([km]?)", given.lower())
-    if match is None or not 1 <= int(match[1]) * _SIZES[match[2]] <= 4 * 1024 * 1024:
-        raise ValueError("a number of bytes up to 4m is expected, such as 64k")
-    return int(match[1]) * _SIZES[match[2]]
+    return size(given, 4 * 1024 * 1024)
 
 
 def _rate(text: str) -> float:

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from eruca.protocol.queues import MessageQueue
 from eruca.spark_connector.offsets.positions import OffsetRange
-from eruca.spark_connector.read.partitions import choose_partition_count, pack
+from eruca.spark_connector.options import read_options
+from eruca.spark_connector.read.partitions import choose_partition_count, pack, plan_partitions
 
 A, B, C = (MessageQueue("orders", "broker-a", number) for number in range(3))
 
@@ -21,6 +22,19 @@ def test_the_user_has_the_last_word() -> None:
     assert choose_partition_count(100, parallelism=8, worthwhile=4096, least=20) == 20
     assert choose_partition_count(10, parallelism=8, worthwhile=4096, least=20) == 10
     assert choose_partition_count(10**9, parallelism=8, worthwhile=4096, most=3) == 3
+    assert choose_partition_count(100, parallelism=8, worthwhile=4096, records=30) == 4
+    assert choose_partition_count(100, parallelism=8, worthwhile=4096, records=1000) == 1
+
+
+@given(st.lists(st.integers(1, 500), min_size=1, max_size=12), st.integers(1, 400))
+def test_no_partition_has_more_records_than_it_may(lengths: list[int], records: int) -> None:
+    ranges = [OffsetRange(MessageQueue("t", "b", number), 7, 7 + length) for number, length in enumerate(lengths)]
+    options = {"nameServer": "a:1", "subscribe": "t", "maxRecordsPerPartition": str(records)}
+
+    partitions = plan_partitions(ranges, read_options(options, streaming=False), 2)
+
+    sizes = [sum(map(len, part.ranges)) for part in partitions]
+    assert sum(sizes) == sum(lengths) and max(sizes) <= records
 
 
 def test_queues_share_partitions_and_a_large_one_is_cut() -> None:

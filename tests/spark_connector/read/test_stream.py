@@ -24,10 +24,12 @@ class Sink:
 
     def __init__(self) -> None:
         self.batches: dict[int, Rows] = {}
+        self.partitions: set[tuple[int, int]] = set()
         self.fails_in: int | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         self.batches[batch] = rows_of(frame)
+        self.partitions.add((len(self.batches[batch]), frame.rdd.getNumPartitions()))
         if batch == self.fails_in:
             raise RuntimeError("the sink is on fire")
 
@@ -81,6 +83,17 @@ def test_available_now_in_limited_batches_then_only_what_is_new(topic: Topic, si
     run_to_the_end(start(available_now=True, startingOffsets="earliest", maxOffsetsPerTrigger=10))
     assert_rows(sink.rows, topic.rows)
     assert len(sink.batches) == 4
+
+
+def test_batches_and_their_partitions_are_as_large_as_they_may_be(topic: Topic, sink: Sink, start: Start) -> None:
+    topic.fill(12, size=3000)
+
+    query = start(available_now=True, startingOffsets="earliest", maxBytesPerTrigger="16k", maxRecordsPerPartition=2)
+    run_to_the_end(query)
+
+    assert_rows(sink.rows, topic.rows)
+    assert sorted(len(rows) for rows in sink.batches.values()) == [2, 5, 5]
+    assert {rows: partitions for rows, partitions in sink.partitions} == {2: 1, 5: 3}
 
 
 @pytest.mark.parametrize("position", ["earliest", "latest"])

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import random
+from time import monotonic
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from eruca.client import MessageQueue
 from eruca.client.sync import PullConsumer
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.offsets.bounds import offset_from
+from eruca.spark_connector.offsets.group_offsets import stored
 from eruca.spark_connector.offsets.positions import StreamOffset, write_positions
 from eruca.spark_connector.options import read_options
 from eruca.spark_connector.read.stream import StreamReader
 from eruca.spark_connector.runtime.access import Access
 from eruca.spark_connector.runtime.clients import ClusterClients
 from eruca.spark_connector.schema import default_schema
+from tests.support.eruca import ErucaCluster
 from tests.support.spark import Topic
 
 pytestmark = pytest.mark.usefixtures("fresh_clients")
@@ -69,6 +73,37 @@ def test_a_frozen_end_does_not_see_later_messages(topic: Topic) -> None:
     assert source.latestOffset(last, ReadMaxRows(4)) is last
 
 
+def test_a_batch_has_about_as_many_bytes_as_it_may(topic: Topic) -> None:
+    for _ in range(50):
+        topic.send_batch(0, *(b"x" * 800,) * 50)  # some 900 bytes each in the store
+    source = reader(topic, startingOffsets="earliest", maxBytesPerTrigger="500k")
+    limit = source.getDefaultReadLimit()
+    assert isinstance(limit, ReadMaxBytes)
+
+    at, lengths = source.initialOffset(), []
+    while (end := source.latestOffset(at, limit)) != at:
+        ranges = planned(source, at, end)
+        at = end
+        lengths.append(sum(stop - start for start, stop in ranges.values()))
+
+    assert sum(lengths) == 2500
+    assert all(450 <= length <= 600 for length in lengths[:-1]), lengths
+    whole = source.latestOffset(source.initialOffset(), ALL)
+    assert planned(source, source.initialOffset(), whole) == {0: (0, 2500)}, "Trigger.Once reads all"
+
+
+def test_a_message_that_is_larger_than_a_batch_may_be_comes_alone(topic: Topic) -> None:
+    for size in (10, 100_000, 10, 10):
+        topic.send(0, random.randbytes(size))
+    source = reader(topic, startingOffsets="earliest", maxBytesPerTrigger="2k", maxOffsetsPerTrigger="3")
+    at, batches = source.initialOffset(), []
+    while (end := source.latestOffset(at, source.getDefaultReadLimit())) != at:
+        batches.append(planned(source, at, end))
+        at = end
+
+    assert batches == [{0: (0, 1)}, {0: (1, 2)}, {0: (2, 4)}]
+
+
 def test_a_topic_that_was_made_anew_is_noticed(topic: Topic) -> None:
     topic.fill(8)
     before = StreamOffset(dict.fromkeys(topic.queues, 500)).to_json()
@@ -89,6 +124,35 @@ def test_the_report_follows_finished_batches_only(topic: Topic) -> None:
     with PullConsumer("reporting", nameserver=topic.name_server) as group:
         source.latestOffset(first, ReadMaxRows(4))
         assert [group.query_offset(queue) for queue in topic.queues] == [1, 1, 1, 1]
+
+
+def test_queues_without_a_message_are_reported_too(
+    cluster: ErucaCluster, topic: Topic, fresh_clients: ClusterClients
+) -> None:
+    topic.fill(3)
+    group, access = "all-queues", Access(name_server=topic.name_server)
+    with PullConsumer(group, nameserver=topic.name_server) as consumer:
+        for queue in topic.queues[:3]:
+            consumer.update_offset(queue, 0)
+        source = reader(topic, startingOffsets="group", commitGroup=group, commitIntervalMs="0", onGroupReset="fail")
+        end = source.latestOffset(source.initialOffset(), ALL)
+        assert planned(source, source.initialOffset(), end) == {queue: (0, 1) for queue in range(3)}
+
+        topic.grow(cluster, 6)
+        deadline = monotonic() + 60
+        while count_queues(source.reportLatestOffset()) < 6:  # the broker tells the nameserver
+            assert monotonic() < deadline
+        assert source.latestOffset(end, ALL) is end, "there is nothing to read in the new queues"
+
+        reported = fresh_clients.call(access, lambda asking: stored(asking, group, topic.queues))
+        assert [reported[queue] for queue in topic.queues] == [1, 1, 1, 0, 0, 0]
+        consumer.update_offset(topic.queues[5], 7)
+        with pytest.raises(SourceError, match=r"all-queues was set from 0 to 7 in .*queueId=5"):
+            source.latestOffset(end, ALL)
+
+
+def count_queues(offset: dict[str, Any]) -> int:
+    return sum(len(queues) for brokers in offset["queues"].values() for queues in brokers.values())
 
 
 def test_a_reset_of_the_group_is_noticed_when_that_is_wanted(topic: Topic) -> None:

@@ -26,16 +26,25 @@ class OffsetPartition(InputPartition):
 
 
 def choose_partition_count(
-    offsets: int, *, parallelism: int, worthwhile: int, least: int | None = None, most: int | None = None
+    offsets: int,
+    *,
+    parallelism: int,
+    worthwhile: int,
+    least: int | None = None,
+    most: int | None = None,
+    records: int | None = None,
 ) -> int:
     """How many partitions ``offsets`` offsets are worth.
 
     Up to ``parallelism``, none with fewer than ``worthwhile`` offsets to read; ``least`` and ``most`` (minPartitions
-    and maxPartitions) have the last word, but a partition is never empty.
+    and maxPartitions), and ``records`` (maxRecordsPerPartition: how many offsets one may have) have the last word, but
+    a partition is never empty.
     """
     count = min(parallelism, -(-offsets // worthwhile))
     if least is not None:
         count = max(count, least)
+    if records is not None:
+        count = max(count, -(-offsets // records))
     if most is not None:
         count = min(count, most)
     return max(0, min(count, offsets))
@@ -69,5 +78,6 @@ def plan_partitions(ranges: Sequence[OffsetRange], options: Options, parallelism
         worthwhile=options.arrow_batch_rows,
         least=options.min_partitions,
         most=options.max_partitions,
+        records=options.max_records_per_partition,
     )
     return pack(ranges, count)

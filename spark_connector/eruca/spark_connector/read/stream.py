@@ -24,6 +24,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
@@ -33,7 +34,7 @@ from pyspark.sql.types import StructType
 from eruca.client import MessageQueue, PullConsumer
 from eruca.remoting.clock import now_ms
 from eruca.spark_connector.errors import GroupReset, SourceError
-from eruca.spark_connector.offsets import bounds, group_offsets
+from eruca.spark_connector.offsets import bounds, group_offsets, sizes
 from eruca.spark_connector.offsets.discovery import chooses
 from eruca.spark_connector.offsets.end_offsets import EndOffsets, end_offsets, reachable_end_offsets
 from eruca.spark_connector.offsets.positions import (
@@ -84,11 +85,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(INITIAL)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """By maxOffsetsPerTrigger, else by minOffsetsPerTrigger."""
+        """By maxOffsetsPerTrigger, else minOffsetsPerTrigger, else maxBytesPerTrigger, which counts beside them."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
             return ReadMinRows(self._options.min_offsets_per_trigger)
+        if self._options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -102,15 +105,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         since = StreamOffset.from_json(start)
         cluster = clients.this_process()
         if since is None:
-            end = cluster.call(self._options.access, lambda consumer: self._plan_first(consumer, _most(limit)))
+            end = cluster.call(self._options.access, lambda consumer: self._plan_first(consumer, limit))
         else:
-            self._report(since.queues)
             self._read = since.queues
             latest = self._target if self._target is not None else self._look()
             began = cluster.call(self._options.access, lambda consumer: self._find_began(consumer, since, latest))
+            self._report({**began, **since.queues})
             following = next_end(since, began, latest.offsets, _most(limit))
             if following is None or self._waits_for_more(following, since, limit):
                 return start
+            most = self._most_bytes(limit)
+            if most is not None:
+                starts, ends = {**since.queues, **began}, following.queues
+                ends = cluster.call(self._options.access, partial(sizes.fit_into, starts=starts, ends=ends, most=most))
+                following = next_end(since, began, ends)
+                assert following is not None, "a message was left"
             end = following
         self._last_batch_at = time.monotonic()
         return end.to_json()
@@ -135,7 +144,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ------------------------------------------------------------------ planning
 
-    async def _plan_first(self, consumer: PullConsumer, most: int | None) -> StreamOffset:
+    async def _plan_first(self, consumer: PullConsumer, limit: ReadLimit) -> StreamOffset:
         """The end of a query's first batch, which may be empty: it brings the start into the checkpoint."""
         target = self._target if self._target is not None else await end_offsets(consumer, self._options)
         latest = target.offsets
@@ -143,7 +152,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             await prepare(consumer, self._options, latest)
             self._checked = True
             self._first = await starts(consumer, self._options, latest, now_ms())
-        return first_end(self._first, latest, most)
+        first, most = first_end(self._first, latest, _most(limit)), self._most_bytes(limit)
+        if most is None:
+            return first
+        return StreamOffset(await sizes.fit_into(consumer, self._first, first.queues, most), first.began)
 
     async def _find_began(self, consumer: PullConsumer, since: StreamOffset, latest: EndOffsets) -> Positions:
         """Where the queues begin that are new, or that were created again since the last batch.
@@ -194,6 +206,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 log.warning("the queues of %s stay where they are, for %g s at most: %s", broker, most, error)
             if now - self._away[broker] >= most:
                 raise SourceError(lost(broker, most, error))
+
+    def _most_bytes(self, limit: ReadLimit) -> int | None:
+        return None if isinstance(limit, ReadAllAvailable) else self._options.max_bytes_per_trigger
 
     def _waits_for_more(self, end: StreamOffset, since: StreamOffset, limit: ReadLimit) -> bool:
         least = self._options.min_offsets_per_trigger
