@@ -40,6 +40,7 @@ def test_the_examples_run(
 
     for example in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
         text = example.replace("localhost:9876", topic.name_server).replace('"orders"', f'"{topic.name}"')
+        text = text.replace("'orders'", f"'{topic.name}'").replace("'copies'", f"'{topic.name}_copies'")
         text = text.replace('"copies"', f'"{topic.name}_copies"')
         exec(text.replace("/tmp/lake", str(tmp_path)), names)
 
@@ -47,7 +48,9 @@ def test_the_examples_run(
     assert "message 0" in told
     assert re.search("No route info of this topic: nowhere", told), "the cause of a query that fails"
     assert spark.read.parquet(str(tmp_path / "orders")).count() == 10
-    assert names["deduplicated"](names["copies"]).count() == 20
+    assert names["deduplicated"](names["copies"]).count() == 30
+    assert names["stream"].isStreaming
+    spark.sql("DROP TABLE shop")
 
 
 def test_the_notebook_prints_what_stands_there(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:

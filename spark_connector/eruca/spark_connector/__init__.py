@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from eruca.spark_connector.errors import BadOption, SinkError, SourceError
     from eruca.spark_connector.lag import Lag, LagListener
     from eruca.spark_connector.source import RocketMQDataSource, register
+    from eruca.spark_connector.views import register_view
 
 __all__ = [
     "BadOption",
@@ -24,6 +25,7 @@ __all__ = [
     "clear_errors",
     "deduplicated",
     "register",
+    "register_view",
 ]
 
 _MODULES = {
@@ -37,6 +39,7 @@ _MODULES = {
     "clear_errors": "causes",
     "deduplicated": "deduplication",
     "register": "source",
+    "register_view": "views",
 }
 
 

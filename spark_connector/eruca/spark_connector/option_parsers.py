@@ -57,8 +57,18 @@ def read_values(given: Mapping[str, str], readers: Readers, side: str) -> dict[s
         except ValueError as error:
             raise BadOption(f'The option {name}="{given_text}" cannot be read: {error}.') from None
     if "name_server" not in values:
-        raise BadOption('The option nameServer is missing: give "host:9876", several joined by ";".')
+        raise BadOption(
+            'The option nameServer is missing: give "host:9876", several joined by ";". Spark does not hand over the '
+            f"OPTIONS of a CREATE TABLE: name them in the query, {_IN_SQL[side]}."
+        )
     return values
+
+
+_IN_SQL: Final = {
+    "source": "FROM orders WITH (nameServer='…', subscribe='…'), or CREATE TEMPORARY VIEW … USING rocketmq OPTIONS (…)",
+    "sink": "INSERT INTO orders WITH (nameServer='…', topic='…')",
+}
+"""Where a statement of SQL has the options."""
 
 
 def unknown_column(side: str, name: str, columns: Collection[str], otherwise: str) -> BadOption:

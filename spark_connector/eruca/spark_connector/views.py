@@ -1,0 +1,50 @@
+"""A topic as a temporary view, for queries in SQL.
+
+Owns the call that makes one. The options are those of the source, and are checked before Spark is asked: of a wrong one
+in ``CREATE TEMPORARY VIEW`` only a query of the view says it.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from eruca.spark_connector.options import read_options
+
+
+def register_view(
+    spark: SparkSession,
+    name: str,
+    topic: str,
+    *,
+    name_server: str,
+    schema: str | None = None,
+    streaming: bool = False,
+    **options: str | float | bool,
+) -> DataFrame:
+    """Make a topic known to SQL under this name, in this session alone, after ``register``.
+
+    Args:
+        name: of the view; it replaces one of that name.
+        topic: several are joined by commas.
+        name_server: ``host:port``, several joined by ``;``.
+        schema: the columns that are read, such as ``"body binary, tags string"``; by default all but properties.
+        streaming: whether the view is a stream: a query of it is one, and is started with ``writeStream``.
+        options: more options of the source by their names, such as ``startingTimestamp="2h"``.
+
+    Returns the rows of the view. As any frame it keeps the ends of the queues that its first query found: call this
+    again for a view with the messages that came since. Raises BadOption.
+    """
+    given = {
+        "nameServer": name_server,
+        "subscribe": topic,
+        **{option: _text(value) for option, value in options.items()},
+    }
+    read_options(given, streaming=streaming)
+    reader = (spark.readStream if streaming else spark.read).format("rocketmq").options(**given)
+    frame = (reader if schema is None else reader.schema(schema)).load()
+    frame.createOrReplaceTempView(name)
+    return frame
+
+
+def _text(value: str | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
