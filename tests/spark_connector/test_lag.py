@@ -9,19 +9,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 from pyspark.sql import SparkSession
 
 from eruca.client import MessageQueue
-from eruca.spark_connector import Lag, LagListener
+from eruca.spark_connector import Lag, LagListener, QueryMetrics
 from tests.support.spark import Topic, read_stream
 
 READ = '{"queues": {"orders": {"b": {"0": 7, "1": 3}}}}'
 THERE = '{"queues": {"orders": {"b": {"0": 9, "1": 3, "2": 4}}}}'
 
 
-def progress(end: Any, latest: Any) -> Any:
+def progress(end: Any, latest: Any, *, arriving: float = 4.5) -> Any:
     source = SimpleNamespace(endOffset=end, latestOffset=latest)
-    return SimpleNamespace(progress=SimpleNamespace(id="q", name="copy", batchId=5, sources=[source]))
+    told = SimpleNamespace(id="q", name="copy", batchId=5, sources=[source], numInputRows=9)
+    told.inputRowsPerSecond, told.processedRowsPerSecond = arriving, 30.0
+    return SimpleNamespace(progress=told)
 
 
 def test_the_lag_is_what_is_there_and_not_read(caplog: pytest.LogCaptureFixture) -> None:
@@ -31,10 +34,26 @@ def test_the_lag_is_what_is_there_and_not_read(caplog: pytest.LogCaptureFixture)
     listener.onQueryProgress(progress(READ, THERE))
 
     queues = {MessageQueue("orders", "b", 0): 2, MessageQueue("orders", "b", 1): 0, MessageQueue("orders", "b", 2): 4}
-    assert listener.latest["q"] == Lag("q", "copy", 5, queues) and listener.latest["q"].total == 6
+    assert listener.latest["q"] == Lag("q", "copy", 5, queues, 9, 4.5, 30.0) and listener.latest["q"].total == 6
     assert "query copy is 6 messages behind after batch 5" in caplog.text
     listener.onQueryTerminated(SimpleNamespace(id="q"))  # type: ignore[arg-type]
     assert listener.latest == {}
+
+
+def test_prometheus_shows_the_lag_and_the_rates_of_running_queries() -> None:
+    listener, registry = LagListener(), CollectorRegistry()
+    QueryMetrics(listener, registry)
+    assert "copy" not in generate_latest(registry).decode()
+
+    listener.onQueryProgress(progress(READ, THERE, arriving=float("nan")))
+    shown = generate_latest(registry).decode()
+    assert 'rocketmq_spark_lag_messages{broker="b",query="copy",queue="2",topic="orders"} 4.0' in shown
+    assert 'rocketmq_spark_batch_rows{query="copy"} 9.0' in shown
+    assert 'rocketmq_spark_arriving_rows_per_second{query="copy"} 0.0' in shown
+    assert 'rocketmq_spark_processed_rows_per_second{query="copy"} 30.0' in shown
+
+    listener.onQueryTerminated(SimpleNamespace(id="q"))  # type: ignore[arg-type]
+    assert "copy" not in generate_latest(registry).decode()
 
 
 @pytest.mark.parametrize("offsets", [(None, None), ("3", "4"), ('{"t": {"0": 1}}', '{"t": {"0": 2}}'), ("null", "[]")])
@@ -73,3 +92,4 @@ def test_spark_tells_it_of_a_running_query(spark: SparkSession, topic: Topic, tm
     finally:
         spark.streams.removeListener(listener)
     assert [lag.total for lag in found[:3]] == [8, 4, 0]
+    assert [lag.rows for lag in found[:3]] == [4, 4, 4] and all(lag.processed > 0 for lag in found[:3])

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from eruca.spark_connector.deduplication import deduplicated
     from eruca.spark_connector.errors import BadOption, SinkError, SourceError
     from eruca.spark_connector.lag import Lag, LagListener
+    from eruca.spark_connector.metrics import QueryMetrics
+    from eruca.spark_connector.read.description import explain_read
     from eruca.spark_connector.source import RocketMQDataSource, register
     from eruca.spark_connector.views import register_view
 
@@ -18,12 +20,14 @@ __all__ = [
     "BadOption",
     "Lag",
     "LagListener",
+    "QueryMetrics",
     "RocketMQDataSource",
     "SinkError",
     "SourceError",
     "cause_of",
     "clear_errors",
     "deduplicated",
+    "explain_read",
     "register",
     "register_view",
 ]
@@ -32,12 +36,14 @@ _MODULES = {
     "BadOption": "errors",
     "Lag": "lag",
     "LagListener": "lag",
+    "QueryMetrics": "metrics",
     "RocketMQDataSource": "source",
     "SinkError": "errors",
     "SourceError": "errors",
     "cause_of": "causes",
     "clear_errors": "causes",
     "deduplicated": "deduplication",
+    "explain_read": "read.description",
     "register": "source",
     "register_view": "views",
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,12 +30,19 @@ log = logging.getLogger("eruca.spark")
 
 @dataclass(frozen=True)
 class Lag:
-    """Messages that a query has not read yet, after one of its batches."""
+    """Messages that a query has not read yet, after one of its batches, and how fast it reads.
+
+    ``rows`` were in the batch. ``arriving`` and ``processed`` are rows a second: those that came since the batch
+    before, and those that were worked through while the batch ran; over all sources of the query.
+    """
 
     query_id: str
     query_name: str | None
     batch_id: int
     queues: Mapping[MessageQueue, int]
+    rows: int = 0
+    arriving: float = 0.0
+    processed: float = 0.0
 
     @property
     def total(self) -> int:
@@ -65,7 +73,15 @@ class LagListener(StreamingQueryListener):
         for source in progress.sources:
             queues.update(behind(source.endOffset, source.latestOffset))
         if queues:
-            lag = Lag(str(progress.id), progress.name, progress.batchId, queues)
+            lag = Lag(
+                str(progress.id),
+                progress.name,
+                progress.batchId,
+                queues,
+                progress.numInputRows,
+                _rate(progress.inputRowsPerSecond),
+                _rate(progress.processedRowsPerSecond),
+            )
             self.latest[lag.query_id] = lag
             try:
                 self._told(lag)
@@ -78,6 +94,11 @@ class LagListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Called by Spark."""
         self.latest.pop(str(event.id), None)
+
+
+def _rate(rows: float) -> float:
+    """Rows a second; 0 where Spark has none, as for the first batch."""
+    return rows if math.isfinite(rows) else 0.0
 
 
 def behind(end: Any, latest: Any) -> dict[MessageQueue, int]:

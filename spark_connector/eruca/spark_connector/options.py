@@ -165,6 +165,11 @@ class Options(access.Access):
         return "SQL92" if self.sql_filter else "TAG"
 
     @property
+    def broker_filter(self) -> str:
+        """The filter for a reader of a plan; empty where all messages pass."""
+        return f"{'sqlFilter' if self.sql_filter else 'tags'}={self.expression}" if self.filtered else ""
+
+    @property
     def filtered(self) -> bool:
         """Whether a range may hold fewer messages than offsets."""
         return self.sql_filter is not None or self.tags != "*"

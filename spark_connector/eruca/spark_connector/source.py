@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.options import read_options
+from eruca.spark_connector.runtime import log_level
 from eruca.spark_connector.runtime.installed import check_python
 from eruca.spark_connector.schema import check_projection, default_schema
 from eruca.spark_connector.sink_options import SinkOptions, check_columns, read_sink_options
@@ -49,6 +50,7 @@ class RocketMQDataSource(DataSource):
         """Called by Spark for ``spark.read``. Raises BadOption."""
         from eruca.spark_connector.read.batch import BatchReader, PushingReader
 
+        log_level.take_over()
         check_projection(schema)
         options = read_options(self.options, streaming=False)
         kind = PushingReader if options.pushdown else BatchReader
@@ -58,6 +60,7 @@ class RocketMQDataSource(DataSource):
         """Called by Spark for ``spark.readStream``; what is wrong with the options is raised by what it returns."""
         from eruca.spark_connector.read.stream import StreamReader
 
+        log_level.take_over()
         try:
             check_projection(schema)
             return StreamReader(read_options(self.options, streaming=True), schema, self.parallelism)
@@ -115,11 +118,13 @@ def register(spark: SparkSession) -> None:
 
     The Python processes of Spark import ``eruca``. On a local master they are started with this process's own Python,
     unless PYSPARK_PYTHON says otherwise; on a cluster set PYSPARK_PYTHON to one that has ``eruca[spark]``. Also then
-    the driver's machine needs it, for queries are planned there. Raises BadOption for a Python that cannot serve.
+    the driver's machine needs it, for queries are planned there. They log at the level that the logger ``eruca.spark``
+    has now. Raises BadOption for a Python that cannot serve.
     """
     context = spark.sparkContext
     if (context.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
+    log_level.pass_on(context.environment)
     let_import(context, str(Path(__file__).with_name("startup")))
     archive = _own_archive()
     if context.pythonExec != sys.executable:

@@ -7,6 +7,7 @@ reads the same offsets, whatever has arrived since. The reader is pickled for th
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -21,10 +22,13 @@ from eruca.spark_connector.offsets import bounds, resolution
 from eruca.spark_connector.offsets.discovery import find_queues
 from eruca.spark_connector.offsets.positions import OffsetRange
 from eruca.spark_connector.options import Options
+from eruca.spark_connector.read.description import describe
 from eruca.spark_connector.read.partitions import OffsetPartition, plan_partitions
 from eruca.spark_connector.read.preparation import prepare
 from eruca.spark_connector.read.pushdown import NEVER, PushedFilters, read_filters
 from eruca.spark_connector.runtime import clients
+
+log = logging.getLogger("eruca.spark")
 
 
 class BatchReader(DataSourceReader):
@@ -39,7 +43,9 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[OffsetPartition]:
         """The plan. Raises SourceError."""
         ranges = clients.this_process().call(self._options.access, self._plan)
-        return plan_partitions(ranges, self._options, self._parallelism)
+        planned = plan_partitions(ranges, self._options, self._parallelism)
+        log.info("rocketmq %s", describe(planned))
+        return planned
 
     async def _plan(self, consumer: PullConsumer) -> list[OffsetRange]:
         options = self._options

@@ -10,7 +10,7 @@ there is little to read. Ranges are cut where that makes the tasks even.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql.datasource import InputPartition
 
@@ -20,9 +20,10 @@ from eruca.spark_connector.options import Options
 
 @dataclass(frozen=True)
 class OffsetPartition(InputPartition):
-    """What one task reads, queue after queue."""
+    """What one task reads, queue after queue; ``filter`` is how its brokers filter, or empty."""
 
     ranges: tuple[OffsetRange, ...]
+    filter: str = ""
 
 
 def choose_partition_count(
@@ -80,4 +81,4 @@ def plan_partitions(ranges: Sequence[OffsetRange], options: Options, parallelism
         most=options.max_partitions,
         records=options.max_records_per_partition,
     )
-    return pack(ranges, count)
+    return [replace(each, filter=options.broker_filter) for each in pack(ranges, count)]

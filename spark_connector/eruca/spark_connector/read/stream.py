@@ -47,6 +47,7 @@ from eruca.spark_connector.offsets.positions import (
 )
 from eruca.spark_connector.offsets.resolution import starts
 from eruca.spark_connector.options import Options
+from eruca.spark_connector.read.description import describe
 from eruca.spark_connector.read.partitions import OffsetPartition, plan_partitions
 from eruca.spark_connector.read.preparation import prepare
 from eruca.spark_connector.runtime import clients
@@ -134,7 +135,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stop = StreamOffset.from_json(end)
         if stop is None or start == end:
             return []
-        return plan_partitions(stop.since(StreamOffset.from_json(start)), self._options, self._parallelism)
+        planned = plan_partitions(stop.since(StreamOffset.from_json(start)), self._options, self._parallelism)
+        log.info("rocketmq %s", describe(planned))
+        return planned
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The rows of a partition."""

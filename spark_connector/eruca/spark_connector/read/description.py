@@ -1,0 +1,67 @@
+"""What a read will do, in a line: of the log, and for who asks before the read.
+
+Owns the wording, and how the plan of a frame is found in Spark's.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from eruca.spark_connector.errors import BadOption
+from eruca.spark_connector.read.partitions import OffsetPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+QUEUES_NAMED: Final = 32
+"""Ranges that a line names at most."""
+_SCAN: Final = "BatchScan rocketmq"
+
+
+def describe(partitions: Sequence[OffsetPartition]) -> str:
+    """Queues, offsets, tasks, and the filter at the broker."""
+    ranges = [each for part in partitions for each in part.ranges]
+    if not ranges:
+        return "reads nothing: no queue has a message in the range"
+    queues = len({each.queue for each in ranges})
+    filters = {part.filter for part in partitions} - {""}
+    filtered = f", filtered at the broker by {filters.pop()}" if filters else ""
+    named = [
+        f"{each.queue.topic} {each.queue.broker_name}:{each.queue.queue_id} {each.start}-{each.end}"
+        for each in ranges[:QUEUES_NAMED]
+    ]
+    if len(ranges) > QUEUES_NAMED:
+        named.append(f"and {len(ranges) - QUEUES_NAMED} more")
+    return (
+        f"reads {_count(sum(map(len, ranges)), 'offset')} of {_count(queues, 'queue')} in "
+        f"{_count(len(partitions), 'task')}{filtered}: {', '.join(named)}"
+    )
+
+
+def explain_read(frame: DataFrame) -> str:
+    """What a batch will read of RocketMQ: a line for each source in its plan, empty where there is none.
+
+    Spark plans the frame for it, so its queues end where they end now. Each line names the offsets of each queue, its
+    end excluded, the tasks, and the filter that brokers apply; Spark applies all others. Needs a session with a Java
+    process, which Spark Connect has not. Raises BadOption for a stream, whose batches are planned one after the other.
+    """
+    if frame.isStreaming:
+        raise BadOption("A stream is planned batch by batch: each one is a line at INFO of the logger eruca.spark.")
+    return "\n".join(describe(partitions) for partitions in _scans(frame))
+
+
+def _scans(frame: DataFrame) -> Iterator[list[OffsetPartition]]:
+    java: Any = frame._jdf
+    leaves = java.queryExecution().sparkPlan().collectLeaves()
+    for leaf in map(leaves.apply, range(leaves.size())):
+        if leaf.nodeName() == _SCAN:
+            planned = leaf.inputPartitions()
+            pickled = [bytes(planned.apply(place).pickedPartition()) for place in range(planned.size())]
+            found = [pickle.loads(each) for each in pickled]  # nosec B301  # made by this source, for Spark's tasks
+            yield [each for each in found if isinstance(each, OffsetPartition)]  # for none Spark makes one of its own
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
