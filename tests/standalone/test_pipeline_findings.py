@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from xml.etree import ElementTree
 
+import pytest
 from click.testing import CliRunner
 
 from eruca.client import Message
 from eruca.client.sync import Producer, PullConsumer
+from eruca.spark_connector.pipelines.units import spell_times
 from eruca.standalone.background import BackgroundCluster
 from eruca.standalone.cli import main
 from eruca.standalone.pipeline.charts import bars, sparkline, svg
+from eruca.standalone.pipeline.png import png
 
 
 def test_bars_are_ranked_and_the_rest_is_summed_up() -> None:
@@ -33,6 +38,42 @@ def test_a_picture_has_a_column_for_each_count() -> None:
     assert root[0].text == "Messages <by> window"
 
 
+def test_a_picture_is_a_png_that_can_be_read() -> None:
+    data = png("Messages by window: Orders_1", [("10:00", 5.0), ("10:01", 10.0)], "messages")
+
+    assert data.startswith(b"\x89PNG\r\n\x1a\n") and data.endswith(b"IEND" + zlib.crc32(b"IEND").to_bytes(4))
+    wide, high = struct.unpack(">II", data[16:24])
+    start = data.index(b"IDAT") + 4
+    rows = zlib.decompress(data[start : start + int.from_bytes(data[start - 8 : start - 4])])
+    assert len(rows) == high * (wide + 1)
+    bars = [bytes(rows[y * (wide + 1) + 1 : (y + 1) * (wide + 1)]).count(2) for y in range(high)]
+    full = max(bars)
+    assert bars.count(full) == 105, "both columns, as high as the first"
+    assert sum(1 for each in bars if each) == 210, "the second column"
+
+
+@pytest.mark.parametrize("name", ["orders.gif", "orders", "orders.svg.bak"])
+def test_a_picture_has_the_format_that_its_name_says(name: str) -> None:
+    asked = CliRunner().invoke(main, ["pipeline", "rollup", "-n", "mq:9876", "--topic", "orders", "--picture", name])
+
+    assert asked.exit_code == 2
+    assert f"{name} is no name of a picture: end it with .svg or .png." in asked.stderr
+
+
+def test_times_of_a_table_are_as_short_as_they_differ() -> None:
+    noon = 1_714_564_800_000
+    for stamps, texts, common in (
+        ([], [], "UTC"),
+        ([noon, noon + 60_000], ["12:00", "12:01"], "2024-05-01 UTC"),
+        ([noon, noon + 5000], ["12:00:00", "12:00:05"], "2024-05-01 UTC"),
+        ([noon, noon + 7], ["12:00:00.000", "12:00:00.007"], "2024-05-01 UTC"),
+        ([noon, noon + 86_400_000], ["05-01 12:00", "05-02 12:00"], "2024 UTC"),
+        ([noon, noon + 366 * 86_400_000], ["2024-05-01 12:00", "2025-05-02 12:00"], "UTC"),
+    ):
+        spelled, shared = spell_times(stamps)
+        assert ([spelled[each] for each in stamps], shared) == (texts, common)
+
+
 def test_an_audit_exits_with_3_when_a_group_is_behind(rocketmq: BackgroundCluster) -> None:
     topic = rocketmq.create_topic("audited", queues=1)
     with Producer("auditors", nameserver=rocketmq.address) as producer:
@@ -47,6 +88,7 @@ def test_an_audit_exits_with_3_when_a_group_is_behind(rocketmq: BackgroundCluste
     allowed = CliRunner().invoke(main, [*audit, "--max-behind", "2"], env={"ROCKETMQ_NAMESRV_ADDR": None, **tools})
 
     assert behind.exit_code == 3, behind.output
+    assert max(map(len, behind.stdout.splitlines())) <= 80
     assert behind.stdout.splitlines()[-1] == f"readers on {topic} has not consumed 2 messages."
     assert allowed.exit_code == 0, allowed.output
     assert allowed.stdout.splitlines()[-1] == "Every group has consumed what it should."

@@ -55,7 +55,7 @@ def test_a_signal_ends_what_python_does_at_once(
 ) -> None:
     def work() -> None:
         with run.signals.cancelling(Session()):
-            run.progress = Progress("sent", 1200, 5000)
+            run.note(Progress("sent", 1200, 5000))
             send(number)
             raise AssertionError("this is not reached")
 
@@ -81,10 +81,26 @@ def test_while_spark_is_asked_its_work_is_cancelled_and_nothing_is_raised(
             inside("py4j.clientserver", ask)()
 
     assert end(work, run) == 143
-    assert capsys.readouterr().err == "eruca pipeline: stopped by SIGTERM. Run it again: it goes on.\n"
+    assert capsys.readouterr().err == TOLD
 
 
-TOLD = "eruca pipeline: stopped by SIGTERM. Run it again: it goes on.\n"
+TOLD = "eruca pipeline: stopped by SIGTERM, before anything was finished. Run it again: it goes on.\n"
+
+
+def test_who_stops_a_command_is_told_how_far_the_goal_is(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> None:
+        raise KeyboardInterrupt
+
+    for reported, said in (
+        ([Progress("tasks of the count", 3, 8)], "nothing was sent yet"),
+        ([Progress("sent", 0, 5000)], "0 of 5,000 sent so far"),
+        ([Progress("sent", 5000, 5000), Progress("tasks of the grouping", 1, 2)], "5,000 of 5,000 sent so far"),
+    ):
+        run.goal, run.steps = "sent", {}
+        for each in reported:
+            run.note(each)
+        assert end(work, run) == 130
+        assert capsys.readouterr().err == f"eruca pipeline: stopped by SIGINT, {said}. Run it again: it goes on.\n"
 
 
 def test_while_spark_starts_a_signal_waits_for_the_launch_of_java_alone(
@@ -146,6 +162,6 @@ def test_what_fails_at_its_end_says_so(run: Run, capsys: pytest.CaptureFixture[s
 
     assert end(work, run) == 130
     assert capsys.readouterr().err == (
-        "eruca pipeline: stopped by SIGINT. It could not end in order (The broker is away.). "
-        "Run it again: it goes on.\n"
+        "eruca pipeline: stopped by SIGINT, before anything was finished. It could not end in order "
+        "(The broker is away.). Run it again: it goes on.\n"
     )

@@ -12,7 +12,8 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
 
 OLDEST = 17
@@ -66,6 +67,30 @@ def prepare(environment: MutableMapping[str, str] | None = None) -> None:
     home = java_home(environment=variables)
     if home is not None:
         variables["JAVA_HOME"] = home
+
+
+@contextmanager
+def without_vectors() -> Iterator[None]:
+    """In the block, JAVA_HOME is a launcher that leaves jdk.incubator.vector out, of the machine's Java, too.
+
+    A Java that is asked for this module begins with a warning about it on the standard error.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = Path(home) / "bin" / "java" if home else shutil.which("java")
+    if found is not None and not _is_launcher(Path(found)):
+        os.environ["JAVA_HOME"] = str(write_launcher(cache_folder(os.environ) / "of-the-machine", Path(found)))
+    try:
+        yield
+    finally:
+        if home is None:
+            os.environ.pop("JAVA_HOME", None)
+        else:
+            os.environ["JAVA_HOME"] = home
+
+
+def _is_launcher(java: Path) -> bool:
+    with java.open("rb") as file:
+        return file.read(2) == b"#!"
 
 
 def is_recent(java: Path) -> bool:

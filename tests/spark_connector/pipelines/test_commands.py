@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,6 +56,23 @@ def test_archive_and_replay_say_what_they_did(run: Any, topic: Topic, tmp_path: 
     code, told = run("replay", "--topic", topic.name, "--to", f"{topic.name}_2", "--key", "key3")
     assert code == 0
     assert re.search(r"^1 messages of .*, stored from \d{4}-.*Z to .*Z, were sent to .* s \(\d+/s\)\.$", told, re.M), (
+        told
+    )
+
+
+def test_a_rollup_fits_a_terminal_and_draws_its_picture(run: Any, topic: Topic, tmp_path: Path) -> None:
+    for second in range(3):
+        topic.send(0, b"body", tags=f"tag-{second}")
+        time.sleep(0.11)
+    picture = tmp_path / "counts.png"
+    given = ("--topic", topic.name, "--window", "100ms", "--by", "tag", "--picture", str(picture))
+
+    code, told = run("rollup", *given)
+
+    assert code == 0 and picture.read_bytes().startswith(b"\x89PNG"), told
+    table = [line for line in told.splitlines() if re.match(r"window|\d\d:\d\d:\d\d\.\d00 ", line)]
+    assert len(table) == 4 and max(map(len, table)) <= 80, told
+    assert re.search(r"^by window  .*\n +\d\d:\d\d:\d\d.\d00 +\d\d:\d\d:\d\d.\d00 20\d\d-\d\d-\d\d UTC$", told, re.M), (
         told
     )
 

@@ -52,6 +52,17 @@ def test_letters_are_grouped_and_the_chosen_are_sent_again_once(
     assert {(each.topic, each.tags) for each in looked.causes} == {(topic.name, "new")}
     assert sent_again(topic) == []
 
+    for wrong in (["bad car"], ["gone", "nosuch"]):
+        with pytest.raises(
+            BadOption, match=r'has the cause "(bad car|nosuch)": the causes are "bad card", "gone", "no s'
+        ):
+            triage(spark, **plan, cause_property="why", resend_causes=wrong)
+    with pytest.raises(
+        BadOption, match='has the cause "gone": the causes are "-", by the property or pattern of a cause'
+    ):
+        triage(spark, **plan, resend_causes=["gone"])
+    assert sent_again(topic) == [] and not ledger.read_text()
+
     first = triage(spark, **plan, cause_pattern=": (?<cause>.*)!", resend_causes=["bad card"])
     assert (first.chosen, len(first.resent)) == (2, 2)
     assert {each.cause: each.waiting for each in first.causes} == {"no stock": 3, "bad card": 0, "gone": 1}

@@ -86,6 +86,7 @@ class Program:
         self._wait_for_its_end()
         assert [each.name for each in self._temporary.iterdir()] == []
         assert not re.search(r"Traceback|^\s+at [\w.$]+\(", self.told, re.MULTILINE), self.told
+        assert not re.search(r"WARN|log4j|log level|incubator", self.told), "the log of Spark and Java is not ours"
         return code
 
     def _wait_for_its_end(self) -> None:

@@ -33,6 +33,7 @@ COLUMNS = (
 )
 MARKS = ("TRIAGE_ID", "TRIAGE_GROUP", "TRIAGE_PLACE", "TRIAGE_MESSAGE_ID")
 """Properties of a letter that was sent again: the run, the group, the place among its dead letters, the message id."""
+CAUSES_NAMED = 10
 AT_ONCE = 10_000
 """Letters that one run sends at most: their places travel with the plan."""
 
@@ -103,6 +104,7 @@ def triage(
     path = Path(ledger or f"eruca-triage-{group}.jsonl")
     rows = endpoint.read_interval(spark, COLUMNS, [dead], first, last)
     letters = _named(rows, cause_property, cause_pattern, min(1, groups))
+    _check_causes(letters, group, resend_causes)
     with Ledger(path) as book:
         summary = TriageSummary(group=group, causes=[], ledger=path)
         chosen = _chosen(letters, resend_causes, resend_ids, resend_all)
@@ -158,6 +160,21 @@ def _named(rows: DataFrame, cause_property: str | None, cause_pattern: str | Non
             "place"
         ),
     )
+
+
+def _check_causes(letters: DataFrame, group: str, wanted: Sequence[str]) -> None:
+    """Raise BadOption for a cause that no letter has."""
+    if not wanted:
+        return
+    found = sorted(row["cause"] for row in letters.select("cause").distinct().limit(AT_ONCE).collect())
+    for cause in wanted:
+        if cause not in found:
+            some = ", ".join(f'"{each}"' for each in found[:CAUSES_NAMED]) or "none"
+            more = f" and {len(found) - CAUSES_NAMED} more" if len(found) > CAUSES_NAMED else ""
+            raise BadOption(
+                f'No dead letter of {group} has the cause "{cause}": the causes are {some}{more}, by the property or '
+                "pattern of a cause and in the interval that were given."
+            )
 
 
 def _chosen(letters: DataFrame, causes: Sequence[str], identities: Sequence[str], everything: bool) -> DataFrame | None:

@@ -243,6 +243,7 @@ def _sent_messages_reported(
         yield
         return
     before = sum(target.ends(queues).values())
+    tell(Progress("sent", 0, total))
     with repeated(lambda: tell(Progress("sent", min(total, sum(target.ends(queues).values()) - before), total))):
         yield
     tell(Progress("sent", total, total))

@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -55,15 +55,16 @@ def open_session(
     chosen = python or os.environ.get("PYSPARK_PYTHON") or sys.executable
     os.environ["PYSPARK_PYTHON"] = chosen
     local = master.startswith("local")
-    builder = SparkSession.builder.master(master).appName(NAME)
     plain = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", **(_HERE if local else {})}
-    given = {**plain, **(_QUIET if quiet else {}), "spark.sql.session.timeZone": "UTC", **(settings or {})}
+    given = {**plain, "spark.sql.session.timeZone": "UTC", **(settings or {})}
+    builder = SparkSession.builder.master(master).appName(NAME)
     for name, value in given.items():
         builder = builder.config(name, value)
     try:
-        _start_java(given)
-        launched()
-        session = builder.getOrCreate()
+        with _silenced(given) if quiet else nullcontext(given) as started:
+            _start_java(started)
+            launched()
+            session = builder.getOrCreate()
     except (PySparkException, Py4JJavaError, RuntimeError) as error:
         cause = cause_of(error)
         if _NO_MASTER in cause:
@@ -83,6 +84,17 @@ def open_session(
         clients.close_this_process()
 
 
+@contextmanager
+def _silenced(settings: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """The settings, with which Java logs nothing from its first line on: log4j takes its configuration as it starts."""
+    with tempfile.TemporaryDirectory(prefix="eruca-log-") as folder:
+        file = Path(folder) / "log4j2.properties"
+        file.write_text(_SILENCE)
+        options = f"{settings.get(_JAVA_OPTIONS, '')} -Dlog4j2.configurationFile={file.as_uri()}"
+        with java.without_vectors():
+            yield {**settings, _JAVA_OPTIONS: options.strip()}
+
+
 def _start_java(settings: Mapping[str, str]) -> None:
     """Start Spark's Java process, where none is there, in a process group of its own.
 
@@ -97,7 +109,16 @@ def _start_java(settings: Mapping[str, str]) -> None:
 
 _NO_MASTER = "stopped SparkContext"
 """What Spark says when it has asked a cluster's master for a minute, and then fails with what it has given up."""
-_QUIET = {"spark.log.level": "OFF"}
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_SILENCE = """
+appender.nowhere.type = Null
+appender.nowhere.name = nowhere
+rootLogger.level = off
+rootLogger.appenderRef.nowhere.ref = nowhere
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = off
+"""
+"""Without an appender and a level of its gateway, Spark takes its own, and says so."""
 _HERE = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

@@ -5,7 +5,7 @@ Times are ms since 1970, or ISO 8601 (UTC where no zone is given), or a duration
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 
 from eruca.remoting.clock import now_ms
@@ -68,6 +68,20 @@ def check_words(name: str, given: Iterable[str], allowed: Sequence[str]) -> None
 def spell_time(ms: int) -> str:
     """A time for people, UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+
+
+def spell_times(stamps: Collection[int]) -> tuple[dict[int, str], str]:
+    """Times for the column of a table, as short as they differ, and what they have in common: a day or a year, UTC."""
+    times = {ms: datetime.fromtimestamp(ms / 1000, UTC) for ms in stamps}
+    least = next((unit for unit, length in _UNITS.items() if all(ms % length == 0 for ms in stamps)), "milliseconds")
+    spelled = {ms: each.isoformat(sep=" ", timespec=least).replace("+00:00", "") for ms, each in times.items()}
+    common = len("2026-11-27") if len({each.date() for each in times.values()}) == 1 else len("2026")
+    if not times or len({each.year for each in times.values()}) > 1:
+        return spelled, "UTC"
+    return {ms: each[common + 1 :] for ms, each in spelled.items()}, f"{next(iter(spelled.values()))[:common]} UTC"
+
+
+_UNITS = {"minutes": 60_000, "seconds": 1000}
 
 
 def spell_bytes(count: int) -> str:

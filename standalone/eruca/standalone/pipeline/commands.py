@@ -83,6 +83,7 @@ def replay(run: Run, **options: Any) -> None:
     from eruca.spark_connector.pipelines.units import spell_time
     from eruca.standalone.pipeline.charts import bars
 
+    run.goal = "sent"
     options["replay_id"] = options["replay_id"] or uuid.uuid4().hex[:12]
     run.go_on = (
         f"A new run starts from the beginning; with --replay-id {options['replay_id']} consumers can detect repeats "

@@ -10,10 +10,17 @@ import click
 from rich.table import Table
 
 from eruca.standalone.pipeline.charts import bars, sparkline, svg
+from eruca.standalone.pipeline.png import png
 from eruca.standalone.pipeline.run import FOUND, Run, common, perform
 
 SHOWN = 30
 """Rows of a table to print."""
+PICTURES = (".svg", ".png")
+
+
+def _table(*columns: str, title: str | None = None) -> Table:
+    """A table that leaves the width of a terminal to its texts."""
+    return Table(*columns, title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
 
 
 @click.command()
@@ -43,7 +50,9 @@ SHOWN = 30
 @click.option(
     "--skip-lost", is_flag=True, help="Continue although the broker has deleted messages that are not counted yet."
 )
-@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Draw the counts as an SVG file.")
+@click.option(
+    "--picture", type=click.Path(dir_okay=False, path_type=Path), help="Draw the counts as FILE.svg or FILE.png."
+)
 def rollup(
     run: Run,
     picture: Path | None,
@@ -56,6 +65,10 @@ def rollup(
     from eruca.spark_connector.pipelines import rollup as work
     from eruca.spark_connector.pipelines.units import spell_time
 
+    if picture is not None and picture.suffix.lower() not in PICTURES:
+        raise click.BadParameter(
+            f"{picture} is no name of a picture: end it with .svg or .png.", param_hint="--picture"
+        )
     if picture is not None and not picture.parent.is_dir():
         raise click.BadParameter(f"there is no folder {picture.parent}.", param_hint="--picture")
     if options["resume"] or until_stopped:
@@ -65,12 +78,16 @@ def rollup(
     _print_rollup(run, done)
     if picture is not None and done.start != done.end:
         columns = [(spell_time(start)[:19], float(count)) for start, count in sorted(done.windows.items())]
-        picture.write_text(svg(f"Messages by window: {', '.join(options['topics'])}", columns, "messages"))
+        title = f"Messages by window: {', '.join(options['topics'])}"
+        if picture.suffix.lower() == ".png":
+            picture.write_bytes(png(title, columns, "messages"))
+        else:
+            picture.write_text(svg(title, columns, "messages"))
         run.say(f"The picture is {picture}.")
 
 
 def _print_rollup(run: Run, done: Any) -> None:
-    from eruca.spark_connector.pipelines.units import spell_time
+    from eruca.spark_connector.pipelines.units import spell_time, spell_times
 
     _print_windows(run, done)
     if done.start == done.end:
@@ -82,18 +99,25 @@ def _print_rollup(run: Run, done: Any) -> None:
         run.say(f"{done.left_out:,} messages were left out: they came after their window was counted.")
     counts = [count for _, count in sorted(done.windows.items())]
     if len(counts) > 1:
-        run.say(f"by window  {sparkline(counts)}")
+        blocks = sparkline(counts)
+        spelled, day = spell_times([min(done.windows), max(done.windows)])
+        first, last = spelled[min(done.windows)], spelled[max(done.windows)]
+        run.say(
+            f"by window  {blocks}\n           {first}{last.rjust(max(len(blocks) - len(first), len(last) + 1))} {day}"
+        )
     if len(done.groups) > 1:
         run.say(bars(done.groups))
 
 
 def _print_windows(run: Run, done: Any) -> None:
-    from eruca.spark_connector.pipelines.units import spell_bytes, spell_time
+    from eruca.spark_connector.pipelines.units import spell_bytes, spell_times
 
-    table = Table("window", *done.by, "messages", "bytes", *(f"p{each:g} ms" for each in done.percentiles), "max ms")
+    spelled, day = spell_times([row.start for row in done.rows[:SHOWN]])
+    figures_of = (f"p{each:g}" for each in done.percentiles)
+    table = _table("window", *done.by, "messages", "bytes", *figures_of, "max", title=f"{day}, latencies in ms")
     for row in done.rows[:SHOWN]:
         figures = (f"{row.messages:,}", spell_bytes(row.size), *(f"{each:,.0f}" for each in row.percentiles))
-        table.add_row(spell_time(row.start), *(name or "-" for name in row.of), *figures, f"{row.slowest:,}")
+        table.add_row(spelled[row.start], *(name or "-" for name in row.of), *figures, f"{row.slowest:,}")
     if done.rows:
         run.console.print(table)
     if len(done.rows) > SHOWN:
@@ -116,18 +140,24 @@ def _print_windows(run: Run, done: Any) -> None:
 def triage(run: Run, **options: Any) -> int | None:
     """Group the dead letters of a group by cause, and send the chosen ones again, each once."""
     from eruca.spark_connector.pipelines import triage as work
-    from eruca.spark_connector.pipelines.units import spell_time
+    from eruca.spark_connector.pipelines.units import spell_times
 
+    if options["resend_causes"] or options["resend_ids"] or options["resend_all"]:
+        run.goal = "sent again"
     ledger = options["ledger"] = options["ledger"] or f"eruca-triage-{options['group']}.jsonl"
     run.go_on = f"Run it again: {ledger} records the letters that this run may have sent, and the next run names them."
     done = perform(run, work, **options)
-    table = Table("topic", "cause", "tag", "letters", "not resent", "retries", "first", "last", "for example")
-    for each in done.causes[:SHOWN]:
-        times = (spell_time(each.first), spell_time(each.last))
+    shown = done.causes[:SHOWN]
+    spelled, day = spell_times([stamp for each in shown for stamp in (each.first, each.last)])
+    table = _table("topic", "cause", "tag", "letters", "waiting", "retries", "first", "last", title=day)
+    for each in shown:
+        times = (spelled[each.first], spelled[each.last])
         numbers = (f"{each.count:,}", f"{each.waiting:,}", str(each.reconsume_times))
-        table.add_row(each.topic, each.cause, each.tags, *numbers, *times, each.example)
+        table.add_row(each.topic, each.cause, each.tags, *numbers, *times)
     if done.causes:
         run.console.print(table)
+        for each in shown:
+            run.say(f"for example {each.example} ({each.cause})")
         totals: Counter[str] = Counter()
         for each in done.causes:
             totals[each.cause] += each.count
@@ -169,13 +199,16 @@ def triage(run: Run, **options: Any) -> int | None:
 def audit(run: Run, max_behind: int, max_dead: int | None, offsets_only: bool, **options: Any) -> int | None:
     """Compare what producers stored with what groups consumed; exits with 3 when a group is behind."""
     from eruca.spark_connector.pipelines import audit as work
-    from eruca.spark_connector.pipelines.units import spell_time
+    from eruca.spark_connector.pipelines.units import spell_times
 
     done = perform(run, work, with_spark=not offsets_only, **options)
-    table = Table("topic", "group", "stored", "consumed", "waiting", "lost", "retrying", "dead", "oldest waiting")
+    spelled, day = spell_times([each.oldest_waiting for each in done.groups if each.oldest_waiting is not None])
+    title = f"oldest waiting: {day}" if spelled else None
+    columns = ("topic", "group", "stored", "consumed", "waiting", "lost", "retrying", "dead", "oldest")
+    table = _table(*columns, title=title)
     for each in done.groups:
         counts = (each.stored, each.consumed, each.behind, each.lost, each.retrying, each.dead)
-        oldest = "-" if each.oldest_waiting is None else spell_time(each.oldest_waiting)
+        oldest = "-" if each.oldest_waiting is None else spelled[each.oldest_waiting]
         table.add_row(each.topic, each.group, *(f"{count:,}" for count in counts), oldest)
     run.console.print(table)
     for each in done.groups:
@@ -202,7 +235,7 @@ def _say_waiting(run: Run, pair: Any) -> None:
 
 
 def _say_traces(run: Run, traces: Any) -> None:
-    table = Table("topic", "group", "sent", "consumed", "failing", "missing", "repeated", title="By traces")
+    table = _table("topic", "group", "sent", "consumed", "failing", "missing", "repeated", title="By traces")
     for each in traces.groups:
         counts = (each.sent, each.consumed, each.failing, each.missing, each.repeated)
         table.add_row(each.topic, each.group, *(f"{count:,}" for count in counts))

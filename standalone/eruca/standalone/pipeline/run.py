@@ -37,9 +37,10 @@ WIDE = 200
 
 @dataclass
 class Run:
-    """The common options and the console; ``progress`` is the last one reported.
+    """The common options and the console; ``progress`` is the last one reported, ``steps`` the last one of each step.
 
-    ``go_on`` is printed for a user who stops the command.
+    For a user who stops the command: ``goal`` is the step that says how far it is, if not every step does; ``go_on`` is
+    printed at the end.
     """
 
     name_server: str
@@ -51,7 +52,13 @@ class Run:
     console: Console
     signals: StopSignals = field(default_factory=StopSignals)
     progress: Any = None
+    steps: dict[str, Any] = field(default_factory=dict)
+    goal: str | None = None
     go_on: str = "Run it again."
+
+    def note(self, progress: Any) -> None:
+        """A pipeline reports how far it is."""
+        self.progress = self.steps[progress.step] = progress
 
     def say(self, text: str) -> None:
         """Print one or more lines of the result."""
@@ -143,11 +150,15 @@ def end(work: Callable[[], int | None], run: Run | None = None) -> int:
 
 
 def _stopped(run: Run, number: int) -> str:
-    progress = run.progress
-    if progress is None or not progress.done:
-        return f"stopped by {signal.Signals(number).name}. {run.go_on}"
+    return f"stopped by {signal.Signals(number).name}, {_how_far(run)}. {run.go_on}"
+
+
+def _how_far(run: Run) -> str:
+    progress = run.progress if run.goal is None else run.steps.get(run.goal)
+    if progress is None:
+        return "before anything was finished" if run.goal is None else f"nothing was {run.goal} yet"
     of = "" if progress.total is None else f" of {progress.total:,}"
-    return f"stopped by {signal.Signals(number).name}, {progress.done:,}{of} {progress.step} so far. {run.go_on}"
+    return f"{progress.done:,}{of} {progress.step} so far"
 
 
 def _sentence(error: Exception) -> str:
@@ -211,7 +222,7 @@ def show_progress(run: Run) -> Iterator[Callable[[Any], None]]:
         last = [time.monotonic()]
 
         def line(progress: Any) -> None:
-            run.progress = progress
+            run.note(progress)
             if time.monotonic() - last[0] >= LINE_EVERY:
                 last[0] = time.monotonic()
                 of = "" if progress.total is None else f" of {progress.total:,}"
@@ -224,7 +235,7 @@ def show_progress(run: Run) -> Iterator[Callable[[Any], None]]:
         task = bar.add_task("starting", total=None)
 
         def draw(progress: Any) -> None:
-            run.progress = progress
+            run.note(progress)
             bar.update(task, description=progress.step, completed=progress.done, total=progress.total)
 
         yield draw
