@@ -32,6 +32,7 @@ RUN_BY = {
     "docs/security.md": "tests/client/test_security.py",
     "docs/spark.md": "tests/spark_connector/test_documentation.py",
     "docs/spark-notebook.md": "tests/spark_connector/test_documentation.py",
+    "docs/spark-recipes.md": "tests/spark_connector/test_recipes.py",
     "docs/taskiq.md": "tests/taskiq/test_broker.py",
     "docs/testing.md": "tests/standalone/test_pytest_plugin.py",
 }
