@@ -144,3 +144,18 @@ def test_haproxy_takes_both_configurations(tmp_path: Path) -> None:
     for text in (config["data"]["haproxy.cfg"], (ROOT / "deploy/haproxy/group.cfg").read_text()):
         (tmp_path / "haproxy.cfg").write_text(text)
         subprocess.run(["haproxy", "-c", "-f", str(tmp_path / "haproxy.cfg")], check=True)
+
+
+def test_the_account_of_the_page_may_make_the_pods_of_spark() -> None:
+    space, account, role, binding = yaml.safe_load_all((FOLDER / "examples" / "spark.yaml").read_text())
+    page = (ROOT / "docs" / "spark-deployment.md").read_text()
+
+    name, namespace = account["metadata"]["name"], space["metadata"]["name"]
+    assert f"spark.kubernetes.authenticate.driver.serviceAccountName={name}" in page
+    assert f"spark.kubernetes.namespace={namespace}" in page
+    assert {part["metadata"]["namespace"] for part in (account, role, binding)} == {namespace}
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
+    assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == ("Role", role["metadata"]["name"])
+    (makes, _) = role["rules"]
+    assert {"pods", "services", "configmaps"} <= {*makes["resources"]}
+    assert {"create", "get", "list", "watch", "delete"} <= {*makes["verbs"]}

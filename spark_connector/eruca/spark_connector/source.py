@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.options import read_options
 from eruca.spark_connector.runtime import log_level
-from eruca.spark_connector.runtime.installed import check_python
+from eruca.spark_connector.runtime.installed import check_python, is_remote
 from eruca.spark_connector.schema import check_projection, default_schema
 from eruca.spark_connector.sink_options import SinkOptions, check_columns, read_sink_options
 
@@ -120,7 +120,13 @@ def register(spark: SparkSession) -> None:
     unless PYSPARK_PYTHON says otherwise; on a cluster set PYSPARK_PYTHON to one that has ``eruca[spark]``. Also then
     the driver's machine needs it, for queries are planned there. They log at the level that the logger ``eruca.spark``
     has now. Raises BadOption for a Python that cannot serve.
+
+    In a session of Spark Connect only the name travels: queries are planned and run by Pythons of the server, which
+    need ``eruca[spark]`` and say themselves what is wrong.
     """
+    if is_remote(spark):
+        spark.dataSource.register(RocketMQDataSource)
+        return
     context = spark.sparkContext
     if (context.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.read.partitions import OffsetPartition
+from eruca.spark_connector.runtime.installed import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,6 +48,8 @@ def explain_read(frame: DataFrame) -> str:
     end excluded, the tasks, and the filter that brokers apply; Spark applies all others. Needs a session with a Java
     process, which Spark Connect has not. Raises BadOption for a stream, whose batches are planned one after the other.
     """
+    if is_remote(frame):
+        raise BadOption("Spark Connect shows no plan of a source: its line is in the log of the server, at INFO.")
     if frame.isStreaming:
         raise BadOption("A stream is planned batch by batch: each one is a line at INFO of the logger eruca.spark.")
     return "\n".join(describe(partitions) for partitions in _scans(frame))

@@ -70,3 +70,8 @@ def check_python(path: str, *, environment: Mapping[str, str], with_eruca: bool)
         )
     if absent:
         raise BadOption(f"{path}, in which Spark's tasks would run, has no {', '.join(absent)}: {wanted}.")
+
+
+def is_remote(session: object) -> bool:
+    """Whether a session, or a frame, is one of Spark Connect, which has no Java process here."""
+    return type(session).__module__.startswith("pyspark.sql.connect.")
