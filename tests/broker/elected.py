@@ -21,11 +21,15 @@ class Group:
     def __init__(self, folder: Path, names: Names) -> None:
         self.etcd = FakeCoordinator()
         self.desks: dict[int, Desk] = {}
+        self.file_sizes: dict[int, int] = {}
+        """The brokers whose files of the log are not of 1 MiB."""
         self._folder = folder
         self._names = names
 
     async def start(self, number: int, **settings: object) -> Desk:
-        desk = self.desks[number] = master_of(self._folder / str(number), file_size=1 << 20)
+        desk = self.desks[number] = master_of(
+            self._folder / str(number), file_size=self.file_sizes.get(number, 1 << 20)
+        )
         desk.config.enable_controller_mode = True
         desk.config.controller_addr = "http://127.0.0.1:1"
         desk.config.broker_id = number

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from eruca.broker.config import BrokerRole
 from eruca.broker.failover.epochs import Epoch
@@ -93,6 +97,49 @@ async def test_a_message_that_the_set_does_not_confirm_is_answered_with_14_and_s
     group.etcd.return_again()
     await group.led({1})
     await until(lambda: one.broker.store.max_offset("T", 0) + one.broker.store.max_offset("T", 1) == 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["smaller files", "no room"])
+async def test_a_broker_that_cannot_take_the_log_in_leaves_the_set_says_why_and_tries_again_rarely(
+    group: Group, fault: str
+) -> None:
+    if fault == "smaller files":
+        group.file_sizes[2] = 8 << 10
+    one, two = await group.start(1), await group.start(2)
+    await group.led({1, 2})
+    reason = "No space left on device" if fault == "no room" else "set the same mappedFileSizeCommitLog"
+    with capture_logs() as said:
+        if fault == "no room":
+            two.disk.full = "commitlog"
+        codes = await sent(one, 40, b"x" * 300)
+        assert set(codes) <= {0, 14} and codes[-1] == 0
+        await group.led({1})
+        await until(lambda: reason in two.broker.readiness.reasons.get("master", ""))
+        begun, before = asyncio.get_running_loop().time(), joined(said)
+        await until(lambda: joined(said) >= before + 2)
+        assert asyncio.get_running_loop().time() - begun > 0.5
+        assert one.app.member is not None and one.app.member.known is not None
+        assert one.app.member.known.group.sync_state_set == {1}
+        assert end(two) == two.broker.store.replicator.whole_offset < end(one)
+        status = one.broker.group_part.status(0) if one.broker.group_part is not None else None
+        assert status is not None and status.in_sync_slave_nums == 0
+    assert len([line for line in said if reason in line.get("reason", "")]) == 1, "one line a minute"
+    if fault == "no room":
+        two.disk.full = None
+    else:
+        await group.stop(2)
+        shutil.rmtree(two.folder / "store")
+        group.file_sizes.clear()
+        two = await group.start(2)
+    await group.led({1, 2})
+    await equal(one, two)
+    assert "master" not in two.broker.readiness.reasons
+
+
+def joined(said: Sequence[Mapping[str, Any]]) -> int:
+    """How often a broker began to follow."""
+    return len([line for line in said if line["event"] == "failover_state" and line["state"] == "following"])
 
 
 async def test_a_store_that_is_used_outside_its_group_has_left_it(group: Group, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from eruca.broker.services.checks import fits, works_here
 from eruca.broker.services.health import state, watch_readiness
 from eruca.broker.services.periodic import repeated
 from eruca.broker.services.ports import Ports, take_ports
+from eruca.broker.services.replication.ha_client import NO_MASTER
 from eruca.broker.services.runtime import moment
 from eruca.broker.state.state_file import StateUnreadable
 from eruca.broker.state.statistics import SECOND
@@ -172,7 +173,7 @@ class BrokerApp:
 
     def _health_pages(self) -> HealthPages:
         broker, settings = self.broker, self.config.metrics
-        watch_readiness(broker.readiness, broker.role, broker.store, broker.registration, self._follows)
+        watch_readiness(broker.readiness, broker.role, broker.store, broker.registration, self._copy_fault)
         add_process(broker.metrics)
         add_daemon(broker.metrics, broker.readiness, broker.tasks, broker.loop_monitor, broker.rpc_latency)
         add_security(broker.metrics, broker.tls, broker.refusals)
@@ -188,11 +189,11 @@ class BrokerApp:
         leads = broker.accepting and (not broker.role.epoch or broker.registration.is_sure())
         return {"master": leads, "brokerName": broker.name, "epoch": broker.role.epoch}, leads
 
-    def _follows(self) -> bool:
-        """Whether this slave follows a master."""
+    def _copy_fault(self) -> str | None:
+        """Why this slave does not copy its master's log; None while it does."""
         if self.broker.confirmation is None:
-            return self.broker.ha_client.connected
-        return self._membership is not None and self._membership.follows
+            return self.broker.ha_client.fault
+        return NO_MASTER if self._membership is None else self._membership.fault
 
     def _info(self) -> dict[str, Any]:
         broker = self.broker

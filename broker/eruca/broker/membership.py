@@ -28,6 +28,7 @@ from eruca.broker.services.failover.links import TcpLinks
 from eruca.broker.services.failover.ports import Frame, Self, TableFrame
 from eruca.broker.services.failover.replicas import Pace as Sending
 from eruca.broker.services.failover.tables import Tables
+from eruca.broker.services.replication.ha_client import NO_MASTER
 from eruca.broker.store.epoch_file import read_epochs, write_epochs
 from eruca.broker.store.group_file import read_group, write_group
 from eruca.protocol.codes import ResponseCode
@@ -79,9 +80,10 @@ class Membership:
         """The end of the log of which the driver knows."""
 
     @property
-    def follows(self) -> bool:
-        """Whether this broker follows a master."""
-        return self._links.master.connected
+    def fault(self) -> str | None:
+        """Why this broker does not copy the master's log; None while it does."""
+        refusal = self._broker.store.replicator.refusal
+        return refusal if refusal is not None or self._links.master.connected else NO_MASTER
 
     async def start(self, ha: socket.socket) -> None:
         """Take part from now on; the broker runs as a slave. Raises StoreDamaged, OSError."""

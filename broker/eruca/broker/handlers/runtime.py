@@ -39,6 +39,7 @@ async def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
         **runtime.disk_figures(paths.store_path_root_dir, paths.commit_log_path, paths.consume_queue_path),
         **broker.delays.figures(),
         **_of_group(broker),
+        **_not_ready(broker),
         "currentTimestamp": str(broker.clock()),
         "earliestMessageTimeStamp": str(await broker.store.lookup(lambda there: there.earliest_time())),
     }
@@ -48,6 +49,11 @@ async def runtime_info(broker: Broker, call: Call[Empty]) -> Reply:
 def _of_group(broker: Broker) -> dict[str, str]:
     part, relay = broker.group_part, broker.relay
     return {} if part is None or relay is None else group_figures.figures(part.driver, relay.relayed)
+
+
+def _not_ready(broker: Broker) -> dict[str, str]:
+    reasons = broker.readiness.reasons
+    return {"notReady": "; ".join(f"{part}: {reason}" for part, reason in reasons.items())} if reasons else {}
 
 
 @routes.on(api.GET_BROKER_HA_STATUS, reads=True)

@@ -72,7 +72,7 @@ def _add_master(broker: Broker) -> None:
 
 def _follows(broker: Broker) -> bool:
     part = broker.group_part
-    return broker.ha_client.connected if part is None else part.member.state is State.FOLLOWING
+    return broker.ha_client.fault is None if part is None else part.member.state is State.FOLLOWING
 
 
 def _followers(broker: Broker) -> int:

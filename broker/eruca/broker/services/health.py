@@ -18,15 +18,13 @@ from eruca.remoting.readiness import Readiness
 
 
 def watch_readiness(
-    readiness: Readiness, role: Role, store: Store, registration: Registration, follows: Callable[[], bool]
+    readiness: Readiness, role: Role, store: Store, registration: Registration, copy_fault: Callable[[], str | None]
 ) -> None:
-    """Add what makes a broker not ready: no nameserver has it, it cannot store, a slave ``follows`` nobody."""
+    """Add what makes a broker not ready: no nameserver has it, it cannot store, a slave copies no master's log
+    (``copy_fault`` says why)."""
     readiness.add("registration", lambda: registration.fault)
     readiness.add("store", lambda: no_room(store))
-    readiness.add(
-        "master",
-        lambda: "this slave follows no master" if role.is_slave and not follows() else None,
-    )
+    readiness.add("master", lambda: copy_fault() if role.is_slave else None)
 
 
 def no_room(store: Store) -> str | None:

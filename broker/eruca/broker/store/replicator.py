@@ -2,8 +2,8 @@
 
 The store's side of RocketMQ's HAService (getCommitLogData and appendToCommitLog). Owns on a slave the offset up to
 which the bytes were read as records. Knows no socket. Invariant: the bytes of a slave's log are those of the master's
-at the same offsets; each whole record among them is dispatched once, in order; a slave's log never continues after
-bytes of another file size.
+at the same offsets; each whole record among them is dispatched once, in order; nothing of what is refused remains in
+a slave's log.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from eruca.protocol.record import (
     Record,
     peek,
 )
+from eruca.remoting.descriptors import reason
 
 _LOOK_AGAIN = 1 << 20
 """Bytes that must come until a sound record is looked for again behind damage."""
@@ -76,6 +77,8 @@ class Replicator:
         """What was taken in and holds no record."""
         self.on_record: Callable[[Record], None] | None = None
         """Called with each record that became whole."""
+        self.refusal: str | None = None
+        """Why what came last was not taken in; None when a record has become whole since."""
         self._log = log
         self._queues = queues
         self._dispatch = dispatch
@@ -89,6 +92,7 @@ class Replicator:
         """To be called when the log was recovered, or was written here: what comes is read as records from its end."""
         self._scanned = self._log.position
         self._look_at = 0
+        self.refusal = None
 
     # ---- out of the log
 
@@ -159,24 +163,64 @@ class Replicator:
         """Take in the bytes of a master's log from ``offset`` on, and dispatch the records that became whole.
 
         Raises:
-            CopyRefused: they do not continue this log.
+            CopyRefused: they do not continue this log, which ends with its last whole record then.
             OSError: the disk is full or fails.
         """
-        if self._flush.fault is not None:
-            raise self._flush.fault
-        if offset != self._log.position:
-            self._start_at(offset)
-        self._log.extend(memoryview(data))
-        while self._scanned < self._log.position and (step := self._step()):
-            self._scanned += step
+        begun = self._scanned
+        try:
+            if self._flush.fault is not None:
+                raise self._flush.fault
+            if offset != self._log.position:
+                self._start_at(offset)
+            self._take_in(memoryview(data))
+        except CopyRefused as fault:
+            self.refuse(str(fault))
+            raise
+        except OSError as fault:
+            self.refuse(
+                f"the copy of the master's log cannot be written: {reason(fault)}; free disk space, or repair the disk "
+                "and restart this broker"
+            )
+            raise
+        if self._scanned > begun:
+            self.accept()
+
+    def refuse(self, reason: str) -> None:
+        """What came from the master does not continue this log, or cannot be written."""
+        self.refusal = reason
+
+    def accept(self) -> None:
+        """What came from the master continues this log, or the master has nothing that this log lacks."""
+        if self.refusal is not None:
+            self.refusal = None
+            log.info("copy_goes_on", end=self._log.position)
 
     def cut_part(self) -> int:
         """Take back what came behind the last whole record; how many bytes that was."""
+        cut = self._take_back()
+        if cut:
+            log.warning("part_of_a_record_cut_off", end=self._scanned, bytes=cut)
+        return cut
+
+    def _take_in(self, data: memoryview) -> None:
+        """Append file by file, so that what is refused lies in the last file, behind the last whole record."""
+        while data:
+            room = self._log.segment_size - self._log.position % self._log.segment_size
+            self._log.extend(data[:room])
+            data = data[room:]
+            try:
+                while self._scanned < self._log.position and (step := self._step()):
+                    self._scanned += step
+            except CopyRefused:
+                self._take_back()
+                raise
+
+    def _take_back(self) -> int:
         cut = self._log.position - self._scanned
         if cut:
             self._log.take_back(self._scanned)
             self._flush.forget_after(self._scanned)
-            log.warning("part_of_a_record_cut_off", end=self._scanned, bytes=cut)
+            self._look_at = 0
         return cut
 
     def _start_at(self, offset: int) -> None:

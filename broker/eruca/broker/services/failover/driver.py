@@ -5,7 +5,7 @@ other as well, but beside the events, so that a broker goes on while etcd is awa
 event; an outcome that is unknown is none, and etcd is read until it is known. Must not know what an event means: the
 rules do. Invariants: a broker's keys are on its own hold; nobody stands while the key ``master`` of another is there,
 nor while that master is heard; bytes of a master are appended only by a follower of its epoch, and after the epoch is
-noted on the disk.
+noted on the disk; from a master whose log cannot be taken in, more is asked for only after a back-off.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ from eruca.broker.failover.member import (
 from eruca.broker.failover.sureness import HEARD_FOR, sure, sure_until
 from eruca.broker.services.failover import journal
 from eruca.broker.services.failover.candidacy import Verdict, is_named, verdict
+from eruca.broker.services.failover.copy_tries import CopyTries
 from eruca.broker.services.failover.kept import Kept
 from eruca.broker.services.failover.keys import Keys, Mastery, Present, Standing, View, encode
 from eruca.broker.services.failover.ports import Frame, Links, Office, Self, TableFrame
@@ -148,6 +149,7 @@ class Driver:
         """The address of the master that was looked for last."""
         self.switches = 0
         """How often this broker has seen the mastership go to another broker."""
+        self._tries = CopyTries(monotonic)
         self._running: list[asyncio.Task[None]] = []
         self._repeats = Repeats()
         self._moved = asyncio.Event()
@@ -248,6 +250,8 @@ class Driver:
                         self._room.release()
                 case _Look():
                     self._looking = False
+                    if self._tries.is_due() and self.member.state is State.JOINING:
+                        self._connect()
                     await self._consider()
                 case Read(group, revision) if why := self.kept.why_forgotten(group, self.member.epoch):
                     await self._step(Forgotten(why, revision))
@@ -347,17 +351,18 @@ class Driver:
             return
         if frame.part not in member.epochs:
             epochs = lists.begin(member.epochs, frame.part.epoch, frame.part.start)
-            self.member = member._replace(epochs=epochs)
             try:
                 await self._office.note(epochs)
             except OSError as fault:
                 await self._copy_failed(fault)
                 return
+            self.member = member._replace(epochs=epochs)
         try:
             reached = await self._office.append(frame)
         except (CopyRefused, OSError) as fault:
             await self._copy_failed(fault)
             return
+        self._tries.succeeded()
         await self._step(Copied(frame.master_epoch, frame.part, reached, frame.confirmed))
 
     async def _take_tables(self, frame: TableFrame) -> None:
@@ -373,14 +378,17 @@ class Driver:
             await self._step(TablesCopied(frame.master_epoch, frame.number))
 
     async def _copy_failed(self, fault: Exception) -> None:
-        log.error("copy_not_written", fault=str(fault))
+        """Leave the master, and follow it again after a while; what this broker has then begins a new handshake."""
+        self._tries.failed(fault)
         self._links.leave()
-        self._connect()
+        self.member = self.member._replace(state=State.JOINING)
+        with suppress(OSError):  # the disk that failed may fail again: then nothing more is taken in either
+            self.member = self.member._replace(end=await self._office.settle())
 
     def _connect(self) -> None:
         """Look for the master where etcd says that it is."""
         view, known = self._view, self.member.known
-        if view is None or known is None:
+        if view is None or known is None or self._tries.waiting:
             return
         group = known.group
         there: Mastery | Present | None = view.present.get(group.master_broker_id)

@@ -3,7 +3,8 @@
 Owns the connection to the master's HA address, its reconnects, and which master is followed. Facts: HAService.HAClient
 in 4.9.7; unlike there, the first report is sent at once, a silent master is disconnected, and before each connection
 the end of this log is compared with the master's. Invariants: the log up to a reported offset is in this log, under
-SYNC_FLUSH on the disk, and equals the master's; nothing is taken from a master that has another log.
+SYNC_FLUSH on the disk, and equals the master's; nothing is taken from a master that has another log; nothing of what
+is refused is kept or reported.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from eruca.broker.store import CopyRefused, Store, Tail
 from eruca.protocol.bodies import HAClientRuntimeInfo, HARuntimeInfo
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.addresses import split_address
-from eruca.remoting.descriptors import reason
 from eruca.remoting.keepalive import keep_alive
 from eruca.remoting.log_repeats import Repeats
 from eruca.remoting.tasks import Tasks, end
 from eruca.remoting.tls import TlsFiles, tls_arguments, why_no_handshake
 
 RETRY_AFTER = (0.5, 5.0)
-"""Back-off in seconds after a connection that brought no log: the first value, doubled up to the second. After any
-other connection the next try follows at once."""
+"""Back-off in seconds after a connection that brought no log, or log that was refused: the first value, doubled up to
+the second. After any other connection the next try follows at once."""
 REPORT_EVERY = 60.0
 """A master that is refused again and again leaves a line in the log every this many seconds."""
+NO_MASTER = "this slave follows no master"
 
 log = structlog.get_logger("eruca.broker.replication")
 
@@ -61,13 +62,21 @@ class HAClient:
         """The HA address of the master that is connected, or was connected last."""
         self._task: asyncio.Task[None] | None = None
         self._repeats = Repeats()
-        self._refused: tuple[str, float] = ("", 0.0)
-        """The master that was refused last, and when that was logged, in seconds."""
+        self._refused: tuple[str, bool, float] = ("", False, 0.0)
+        """The master that was refused last, whether for this disk, and when that was logged, in seconds."""
+        self._kept_off: str | None = None
+        """Why the master was refused before anything was taken from it."""
 
     @property
     def connected(self) -> bool:
         """Whether the master is connected."""
         return self._link is not None
+
+    @property
+    def fault(self) -> str | None:
+        """Why this slave does not copy its master's log; None while it does."""
+        refusal = self._store.replicator.refusal
+        return refusal if self._link is not None else self._kept_off or refusal or NO_MASTER
 
     @property
     def silent(self) -> float | None:
@@ -78,7 +87,7 @@ class HAClient:
         """The state of this slave at ``now``, in ms since 1970 (907); the master's flushed offset is unknown here."""
         address = (self._linked if self._link is not None else self._address) or ""
         info = HAClientRuntimeInfo(
-            master_addr=address, max_offset=self._store.replicator.end_offset, activated=self.connected
+            master_addr=address, max_offset=self._store.replicator.end_offset, activated=self.fault is None
         )
         link, passed = self._link, asyncio.get_running_loop().time()
         if link is not None:
@@ -116,7 +125,7 @@ class HAClient:
         self._task = None
         self._store.on_written = None
         self._address = self._settings.ha_master_address or None
-        self._master = self._linked = None
+        self._master = self._linked = self._kept_off = None
 
     def _written(self) -> None:
         if self._link is not None:
@@ -128,9 +137,11 @@ class HAClient:
             self._changed.clear()
             if self._address is None:
                 await self._changed.wait()
-            elif await self._follow_once(self._address):
+            elif await self._follow_once(address := self._address):
                 pause = RETRY_AFTER[0]
             else:
+                if address == self._address:
+                    self._changed.clear()  # it was set by the end of the connection
                 await self._wait(pause)
                 pause = min(pause * 2, longest)
 
@@ -141,11 +152,13 @@ class HAClient:
                 await self._changed.wait()
 
     async def _follow_once(self, address: str) -> bool:
-        """Replicate over one connection until it ends; returns whether any log arrived."""
+        """Replicate over one connection until it ends; returns whether to connect again at once."""
         link = await self._connect(address) if await self._has_this_log(address) else None
         if link is None:
             return False
-        log.info("replicating", master=address, end=self._store.replicator.end_offset)
+        self._kept_off = None
+        if self.fault is None:
+            log.info("replicating", master=address, end=self._store.replicator.end_offset)
         self._repeats.forget()
         self._link, self._linked = link, address
         if address == self._address and not self._fixed:
@@ -156,8 +169,11 @@ class HAClient:
         finally:
             self._link = None
             link.close()
-        log.info("master_lost", master=address, reason=link.reason, end=self._store.replicator.end_offset)
-        return link.received > 0 or address != self._address
+        if link.fault is not None:
+            self._log_refusal(address, self._store.replicator.refusal, of_disk=isinstance(link.fault, OSError))
+        else:
+            log.info("master_lost", master=address, reason=link.reason, end=self._store.replicator.end_offset)
+        return (link.received > 0 and link.fault is None) or address != self._address
 
     async def _until_over(self, link: MasterConnection, address: str) -> None:
         """Wait until the connection has ended, or another master is to be followed that has this log."""
@@ -186,7 +202,8 @@ class HAClient:
                 silence = self._settings.ha_housekeeping_interval / 1000
                 await check_log(address, await self._tail(end), silence, self._tls)
         except (CopyRefused, ProtocolError) as fault:
-            self._refuse(address, str(fault))
+            self._kept_off = str(fault)
+            self._log_refusal(address, self._kept_off)
             return False
         except (OSError, ValueError, OverflowError) as fault:  # it may be no address
             self._unreachable(address, fault)
@@ -199,12 +216,15 @@ class HAClient:
         except OSError as fault:
             raise CopyRefused(f"the end of this log cannot be read: {fault}") from None
 
-    def _refuse(self, address: str, reason: str) -> None:
-        now = asyncio.get_running_loop().time()
-        former, logged = self._refused
-        if former != address or now - logged >= REPORT_EVERY:
-            self._refused = address, now
-            log.error("copy_refused", master=address, reason=reason)
+    def _log_refusal(self, address: str, reason: str | None, *, of_disk: bool = False) -> None:
+        now, end = asyncio.get_running_loop().time(), self._store.replicator.end_offset
+        if self._refused[:2] == (address, of_disk) and now - self._refused[2] < REPORT_EVERY:
+            return
+        self._refused = address, of_disk, now
+        if of_disk:
+            log.error("copy_not_written", master=address, reason=reason, end=end)
+        else:
+            log.error("copy_refused", master=address, reason=reason, end=end)
 
     async def _connect(self, address: str) -> MasterConnection | None:
         loop = asyncio.get_running_loop()
@@ -239,6 +259,8 @@ class MasterConnection(asyncio.Protocol):
         self.received = 0
         self.rate = TransferRate()
         self.reason = "closed by the master"
+        self.fault: Exception | None = None
+        """Why what came was refused, or could not be written; the replicator has the sentence."""
         self._store = store
         self._replicator = store.replicator
         self._heartbeat = settings.ha_send_heartbeat_interval / 1000
@@ -279,11 +301,12 @@ class MasterConnection(asyncio.Protocol):
             for frame in self._frames.feed(data):
                 self._take(frame)
         except (ProtocolError, CopyRefused) as fault:
-            log.error("copy_refused", reason=str(fault))
-            self._give_up(str(fault))
+            self._replicator.refuse(str(fault))
+            self.fault = fault
+            self.close()
         except OSError as fault:
-            log.error("copy_not_written", fault=str(fault))
-            self._give_up(f"the copy could not be written: {reason(fault)}")
+            self.fault = fault
+            self.close()
         self.report_if_advanced()
 
     def _take(self, frame: Frame) -> None:
@@ -294,6 +317,8 @@ class MasterConnection(asyncio.Protocol):
             self._replicator.append(frame.offset, frame.data)
             self.received += len(frame.data)
             self.rate.add(len(frame.data), self.received_at)
+        else:
+            self._replicator.accept()
 
     # ------------------------------------------------------------------ reports
 

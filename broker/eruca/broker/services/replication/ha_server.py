@@ -46,7 +46,10 @@ class HAConnection(asyncio.Protocol):
         on_report: Callable[[HAConnection], None],
         on_stuck: Callable[[HAConnection], None],
         on_end: Callable[[HAConnection], None],
+        doubted: int | None = None,
     ) -> None:
+        """``doubted``: the slave is in sync only when it has more than this, and confirms what it is sent here or has
+        all."""
         self.remote = ""
         self.acknowledged = -1
         """The end of the slave's log by its last report; -1 before the first."""
@@ -78,8 +81,9 @@ class HAConnection(asyncio.Protocol):
         self.stuck = False
         """Whether it lacks something, and has confirmed nothing more for haStuckAfter."""
         self._stuck_after = settings.ha_stuck_after / 1000
-        self._level = True
+        self.level = True
         """Whether it has confirmed all that it can have."""
+        self._doubted = doubted
         self._progressed_at = 0.0
         """When it confirmed more, or began to lack something."""
         self._watch: asyncio.TimerHandle | None = None
@@ -157,14 +161,16 @@ class HAConnection(asyncio.Protocol):
         if reported > former:
             self._progressed()
         if max(reported, self.skipped) >= self._replicator.safe_offset:
-            self._level = True
-        elif self._level or self._watch is None:
+            self.level = True
+        elif self.level or self._watch is None:
             self._expect_progress(self._received_at)
+        if self._doubted is not None and reported > self._doubted and (self.follows or self.level):
+            self._doubted = None
         self._on_report(self)
 
     def is_in_sync(self, least: int) -> bool:
-        """Whether it is in reach: it has the log beyond ``least``, and is not stuck."""
-        return self.acknowledged >= 0 and self.acknowledged > least and not self.stuck
+        """Whether it is in reach: it has the log beyond ``least``, is not stuck, and not doubted any more."""
+        return self.acknowledged >= 0 and self.acknowledged > least and not self.stuck and self._doubted is None
 
     def _progressed(self) -> None:
         self._progressed_at = self._received_at
@@ -178,7 +184,7 @@ class HAConnection(asyncio.Protocol):
 
     def _expect_progress(self, now: float) -> None:
         """The slave lacks something from now on."""
-        self._level = False
+        self.level = False
         self._progressed_at = now
         if self._watch is None and not self.stuck:
             self._watch_progress(self._stuck_after)
@@ -188,7 +194,7 @@ class HAConnection(asyncio.Protocol):
 
     def _judge_progress(self) -> None:
         self._watch = None
-        if self._level or self._is_closing():
+        if self.level or self._is_closing():
             return
         rest = self._progressed_at + self._stuck_after - asyncio.get_running_loop().time()
         if rest > 0:
@@ -270,13 +276,13 @@ class HAConnection(asyncio.Protocol):
         self._transport.write(b"".join((frame_head(self.next, len(data)), data)))
         self.next += len(data)
         self._sent_at = asyncio.get_running_loop().time()
-        if self._level and data:
+        if self.level and data:
             self._expect_progress(self._sent_at)
         self.rate.add(len(data), self._sent_at)
 
     def _read_cold(self) -> None:
         loop = asyncio.get_running_loop()
-        if self._level:
+        if self.level:
             self._expect_progress(loop.time())
         work = partial(self._replicator.take, self.next, COLD_READ, wait=True)
         self._reading = loop.run_in_executor(None, work)

@@ -3,7 +3,8 @@
 Owns ``confirmed`` and, on a SYNC_MASTER, the limit of what may be read. Facts: HAService, GroupTransferService and
 CommitLog.submitReplicaRequest in 4.9.7; unlike there, a slave that is stuck is not in reach. Invariants: ``confirmed``
 never goes back; a SYNC_MASTER with a slave in reach shows nobody a message that no slave has confirmed, and answers a
-waiting send with 0 only when a slave has, be one in reach or not, which has reported more than once.
+waiting send with 0 only when a slave has, be one in reach or not, which has reported more than once; a slave that
+left without confirming what it was sent is not in reach again before it confirms more.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from eruca.remoting.tls_server import TlsPort
 MOST_SLAVES = 16
 """Connections to the HA port. Without a bound they could take all descriptors of the broker."""
 
+MOST_DOUBTED = 64
+"""Addresses of slaves that left without confirming what they were sent; of more, the oldest one counts no more."""
+
 log = structlog.get_logger("eruca.broker.replication")
 
 
@@ -48,6 +52,9 @@ class Slaves:
         self.connected: set[HAConnection] = set()
         self.rejected = 0
         """Connections that were turned away for their number."""
+        self._doubted: dict[str, int] = {}
+        """By address, up to where a slave had the log that left without confirming what it was sent. One that refuses
+        it (another file size, a full disk) connects again and again, and has no more than before."""
         self._gap = (0, 0)
         """The range of ends that no report confirms: a slave was empty and began after them."""
         self._store = store
@@ -87,6 +94,7 @@ class Slaves:
         self._waiters.release(self._store.replicator.end_offset, Durability.FLUSH_SLAVE_TIMEOUT)
         self._store.on_written = self._store.visible_limit = None
         self.confirmed = 0
+        self._doubted.clear()
         self._gap = (0, 0)
 
     def role_changed(self) -> None:
@@ -109,7 +117,14 @@ class Slaves:
             self.rejected += 1
             log.warning("slave_rejected", remote=address, reason=f"{MOST_SLAVES} slaves are connected, more may not be")
             return None
-        slave = HAConnection(self._store.replicator, self._settings, self._reported, self._stuck, self._ended)
+        slave = HAConnection(
+            self._store.replicator,
+            self._settings,
+            self._reported,
+            self._stuck,
+            lambda gone: self._ended(gone, address),
+            self._doubted.get(address),
+        )
         self.connected.add(slave)
         return slave
 
@@ -117,8 +132,12 @@ class Slaves:
         self._changed.set()
         self._store.drain()
 
-    def _ended(self, slave: HAConnection) -> None:
+    def _ended(self, slave: HAConnection, address: str) -> None:
         self.connected.discard(slave)
+        if not slave.level:
+            self._doubted[address] = max(self._doubted.pop(address, -1), slave.acknowledged)
+            if len(self._doubted) > MOST_DOUBTED:
+                del self._doubted[next(iter(self._doubted))]
         self._changed.set()
         self._store.drain()
 
