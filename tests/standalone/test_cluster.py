@@ -67,6 +67,27 @@ async def test_eruca_standalone_runs_until_it_is_told_to_stop(tmp_path: Path) ->
     assert process.returncode == 0
 
 
+@pytest.mark.parametrize("option", ["--port", "--broker-port"])
+@pytest.mark.parametrize("port", ["70000", "65536", "-5", "99999999999999999999", "9" * 5000, "x", "", "\u0663"])
+def test_what_is_no_port_is_refused_in_one_sentence(tmp_path: Path, option: str, port: str) -> None:
+    asked = CliRunner().invoke(main, ["standalone", "--store", str(tmp_path / "files"), option, port])
+    assert (asked.exit_code, (tmp_path / "files").exists()) == (2, False)
+    refusal = asked.output.splitlines()[-1]
+    assert refusal == f"Error: Invalid value for '{option}': {port} is none: a port is a number from 0 to 65535."
+
+
+@pytest.mark.parametrize("port", [1, 2, 65535])
+def test_a_brokers_port_leaves_room_for_its_neighbours(tmp_path: Path, port: int) -> None:
+    asked = CliRunner().invoke(main, ["standalone", "--store", str(tmp_path / "files"), "--broker-port", str(port)])
+    assert asked.exit_code == 2 and "must leave room for the ports 2 below and 1 above it" in asked.output
+
+
+@pytest.mark.parametrize("ports", [{"port": 70000}, {"port": -5}, {"broker_port": 65536}, {"broker_port": -1}])
+def test_a_cluster_takes_no_port_that_is_none(tmp_path: Path, ports: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="a port is a number from 0 to 65535"):
+        Cluster(tmp_path, **ports)  # type: ignore[arg-type]
+
+
 async def test_a_store_is_verified_offline(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster, Producer("writers", nameserver=cluster.address) as producer:
         for number in range(3):

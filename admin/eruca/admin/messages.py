@@ -26,6 +26,7 @@ from eruca.protocol.message import encode_properties, parse_offset_message_id, u
 from eruca.protocol.names import DEFAULT_TOPIC, KEYS, MAX_OFFSET, MIN_OFFSET, TAGS, TOOLS_GROUP, UNIQ_KEY, WAIT
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record, decode_record, decode_records, host_text
+from eruca.remoting.addresses import port_number
 
 PRODUCER_GROUP = "admin_ext_group"
 _LONGEST = 2**63 - 1
@@ -229,8 +230,10 @@ async def view(admin: Admin, offset_id: str) -> Record:
     except ProtocolError as error:
         raise BadValue(str(error)) from None
     port = address.rpartition(":")[2]
-    if not 0 < int(port) < 65536:
-        raise NoAnswer(f"it has no port of a broker, but {port}")
+    try:
+        port_number(port)
+    except ValueError:
+        raise NoAnswer(f"it has no port of a broker, but {port}") from None
     answer = await admin.call(address, api.VIEW_MESSAGE_BY_ID, pulling.ViewMessage(offset=offset))
     return decode_record(answer.body)
 

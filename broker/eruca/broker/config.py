@@ -22,7 +22,14 @@ from eruca.protocol.names import ILLEGAL, TOPIC_MAX_LENGTH, TRACE_TOPIC, topic_f
 from eruca.protocol.queues import MOST_QUEUES
 from eruca.remoting.access.settings import AccessSettings
 from eruca.remoting.access.white_addresses import are_patterns
-from eruca.remoting.addresses import are_addresses, is_address, is_host, is_reachable_host, local_address
+from eruca.remoting.addresses import (
+    LAST_PORT,
+    are_addresses,
+    is_address,
+    is_host,
+    is_reachable_host,
+    local_address,
+)
 from eruca.remoting.connection_limits import ConnectionSettings
 from eruca.remoting.log_settings import LogSettings
 from eruca.remoting.metrics import MetricsSettings
@@ -74,7 +81,7 @@ class FlushDiskType(StrEnum):
 class ServerSettings:
     """The listening side (NettyServerConfig); ports other than 10911 move the VIP (-2) and HA (+1) ports along."""
 
-    listen_port: int = setting(10911, important=True, at_least=0, at_most=65535)
+    listen_port: int = setting(10911, important=True, at_least=0, at_most=LAST_PORT)
     """The port for clients; the VIP port is 2 below, the HA port 1 above it; 0 takes free ports for all three."""
     bind_address: str = setting("0.0.0.0", valid=is_host, words="an address of this machine, 0.0.0.0 or ::")
     """The address to listen on; ``0.0.0.0`` stands for all IPv4 addresses of this machine, ``::`` for all addresses."""
@@ -126,7 +133,7 @@ class StoreSettings(StoreRules):
     """Messages of an answer to a query by unique key, at most."""
     broker_role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, live=True, important=True)
     """ASYNC_MASTER, SYNC_MASTER (a send is answered when a slave has it), or SLAVE."""
-    ha_listen_port: int = setting(10912, at_least=0, at_most=65535, effect=False)
+    ha_listen_port: int = setting(10912, at_least=0, at_most=LAST_PORT, effect=False)
     """Without effect, as in RocketMQ: the HA port is the listening port + 1, which is shown."""
     ha_send_heartbeat_interval: int = setting(5000, at_least=10, at_most=DAY)
     """Milliseconds of silence after which a master sends its slaves a heartbeat."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from eruca.nameserver.routes import Room
 from eruca.remoting.access.settings import AccessSettings
-from eruca.remoting.addresses import are_addresses, is_host
+from eruca.remoting.addresses import LAST_PORT, are_addresses, is_host
 from eruca.remoting.connection_limits import ConnectionSettings
 from eruca.remoting.log_settings import LogSettings
 from eruca.remoting.metrics import MetricsSettings
@@ -26,7 +26,7 @@ from eruca.remoting.tls_settings import TlsSettings
 class NamesrvConfig:
     """All settings of a nameserver; times are in seconds."""
 
-    listen_port: int = setting(9876, at_least=0, at_most=65535, important=True)
+    listen_port: int = setting(9876, at_least=0, at_most=LAST_PORT, important=True)
     """The port for brokers and clients; 0 takes a free one."""
     bind_address: str = setting(
         "0.0.0.0", important=True, valid=is_host, words="an address of this machine, 0.0.0.0 or ::"

@@ -9,6 +9,15 @@ from typing import Any
 
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
 _LONGEST_NAME = 253
+LAST_PORT = 65535
+
+
+def port_number(text: str | int, first: int = 1) -> int:
+    """The port that a person wrote, ``first`` or more. Raises ValueError, whose words say what to write instead."""
+    plain = str(text)
+    if not (plain.isascii() and plain.isdigit() and len(plain) < 6 and first <= int(plain) <= LAST_PORT):
+        raise ValueError(f"a port is a number from {first} to {LAST_PORT}")
+    return int(plain)
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -32,8 +41,8 @@ def whole_address(text: str, usual_port: int) -> str:
         raise ValueError("leave out the account before @: an access key has a setting of its own")
     if not in_brackets and ":" in host:
         raise ValueError(f'an IPv6 address stands in brackets, such as "[::1]:{usual_port}"')
-    if port.isdecimal() and not (port.isascii() and len(port) < 6 and 0 < int(port) < 65536):
-        raise ValueError("a port is a number from 1 to 65535")
+    if port.isdecimal():
+        port_number(port)
     known = _numeric(host[1:-1].partition("%")[0]) is not None if in_brackets else is_host(host)
     if not known or not port.isdecimal():
         raise ValueError(f'"host:port" is expected, such as "mq1:{usual_port}"')
@@ -105,7 +114,7 @@ def is_address(text: str) -> bool:
         host, port = split_address(text.strip())
     except ValueError:
         return False
-    return is_reachable_host(host) and text.isascii() and 0 < port < 65536
+    return is_reachable_host(host) and text.isascii() and 0 < port <= LAST_PORT
 
 
 def are_addresses(text: str) -> bool:

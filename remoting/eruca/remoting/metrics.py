@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from eruca.remoting.addresses import is_host
+from eruca.remoting.addresses import LAST_PORT, is_host
 from eruca.remoting.histogram import OTHER, Histogram
 from eruca.remoting.listener import PortKeys, try_port
 from eruca.remoting.settings import Finding, setting
@@ -180,7 +180,7 @@ class ExporterType(StrEnum):
 class MetricsSettings:
     """The port of health and metrics, and what the metrics carry; the keys but the first two are RocketMQ 5's."""
 
-    metrics_port: int | None = setting(None, at_least=0, at_most=65535)
+    metrics_port: int | None = setting(None, at_least=0, at_most=LAST_PORT)
     """Empty: 5557 of a broker, 5558 of a nameserver, if it is free; 0: none. One that is set must be free."""
     metrics_bind: str = setting("127.0.0.1", valid=is_host, words="an address of this machine, 0.0.0.0 or ::")
     """The address to listen on."""

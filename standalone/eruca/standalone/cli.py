@@ -61,6 +61,27 @@ def main() -> None:
     """Eruca, a message queue that speaks the Apache RocketMQ 4.9 protocol."""
 
 
+class _Port(click.ParamType[int]):
+    """A port to listen on; one of a broker leaves room for its neighbours."""
+
+    name = "port"
+
+    def __init__(self, *, of_broker: bool = False) -> None:
+        self._of_broker = of_broker
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from eruca.broker.services.ports import room_fault
+        from eruca.remoting.addresses import port_number
+
+        try:
+            port = port_number(value, 0)
+        except ValueError as fault:
+            self.fail(f"{value} is none: {fault}.", param, ctx)
+        if self._of_broker and (no_room := room_fault(port)) is not None:
+            self.fail(f"{no_room}.", param, ctx)
+        return port
+
+
 @main.command()
 @click.option(
     "--store",
@@ -68,8 +89,16 @@ def main() -> None:
     help="The folder of its files; the store is in store/. [./eruca-store]",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on, which clients get too.")
-@click.option("--port", default=9876, show_default=True, help="The nameserver's port; 0 takes a free one.")
-@click.option("--broker-port", default=10911, show_default=True, help="The broker's port; 0 takes a free one.")
+@click.option(
+    "--port", type=_Port(), default=9876, show_default=True, help="The nameserver's port; 0 takes a free one."
+)
+@click.option(
+    "--broker-port",
+    type=_Port(of_broker=True),
+    default=10911,
+    show_default=True,
+    help="The broker's port; 0 takes a free one.",
+)
 @click.option(
     "--set",
     "assignments",

@@ -24,6 +24,7 @@ from eruca.nameserver.config import NamesrvConfig
 from eruca.protocol import api
 from eruca.protocol.bodies import PERM_READ, PERM_WRITE
 from eruca.protocol.headers.topics import CreateTopic
+from eruca.remoting.addresses import port_number
 from eruca.remoting.listener import PortKeys, PortTaken
 from eruca.remoting.logs import DaemonLog, log_to_logging
 from eruca.remoting.loop import settled
@@ -51,6 +52,8 @@ class Cluster:
         broker: further configuration of the broker; its addresses, ports and folder are overwritten. Default: one that
             evaluates SQL92.
         nameserver: further configuration of the nameserver; its address, port and file are overwritten.
+
+    Raises ValueError for what is no port.
     """
 
     def __init__(
@@ -64,6 +67,8 @@ class Cluster:
         nameserver: NamesrvConfig | None = None,
     ) -> None:
         folder = Path(folder)
+        for number in (port, broker_port):
+            port_number(number, 0)
         self._host = host
         self._names = nameserver if nameserver is not None else NamesrvConfig()
         self._names.listen_port, self._names.bind_address = port, host

@@ -106,7 +106,10 @@ def test_other_addresses_need_a_certificate() -> None:
     assert listener("127.0.0.1:0").hosts(81) == ["127.0.0.1:81", "localhost:81", "[::1]:81"]
 
 
-@pytest.mark.parametrize("text", ["8088", "127.0.0.1", "127.0.0.1:x", ":80", "127.0.0.1:99999"])
+NO_PORTS = ["127.0.0.1:x", ":80", "127.0.0.1:99999", "[::1]:65536", "h:-1", "h:" + "9" * 5000, "h:\u0663"]
+
+
+@pytest.mark.parametrize("text", ["8088", "127.0.0.1", *NO_PORTS])
 def test_a_wrong_address_is_refused(text: str) -> None:
     with pytest.raises(BadValue, match="--listen takes host:port"):
         listener(text)

@@ -21,6 +21,7 @@ from eruca.admin.console.site import application
 from eruca.admin.console.visit import Console
 from eruca.admin.console.watch import Watch
 from eruca.admin.errors import AdminError, BadValue
+from eruca.remoting.addresses import port_number
 from eruca.remoting.listener import PortKeys, port_fault
 
 GRACE = 2
@@ -60,9 +61,13 @@ def listener(text: str, names: str = "", certificate: str = "", key: str = "") -
     """The listener of ``--listen host:port`` and its companions. Raises BadValue."""
     host, colon, port = text.rpartition(":")
     host = host.strip("[]")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+    if not colon or not host or not port:
         raise BadValue(f"option --listen takes host:port, such as 127.0.0.1:8088, not '{text}'")
-    found = Listener(host, int(port), tuple(filter(None, map(str.strip, names.split(",")))), certificate, key)
+    try:
+        number = port_number(port, 0)
+    except ValueError as fault:
+        raise BadValue(f"option --listen takes host:port, such as 127.0.0.1:8088, not '{text}': {fault}") from None
+    found = Listener(host, number, tuple(filter(None, map(str.strip, names.split(",")))), certificate, key)
     if not found.is_local and not certificate:
         raise BadValue(f"{host} is not only for this machine: give --tls-cert and --tls-key, or listen at 127.0.0.1")
     if not found.hosts(0):

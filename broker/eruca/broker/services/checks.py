@@ -17,7 +17,7 @@ from pathlib import Path
 
 from eruca.broker.config import EVERYWHERE, MEMBER_ID, SLAVE_ID, BrokerConfig, BrokerRole, machine_name
 from eruca.broker.services.etcd_check import NO_H11, NOT_COMPLETE, etcd_findings
-from eruca.broker.services.ports import HA, VIP, take_ports
+from eruca.broker.services.ports import HA, VIP, room_fault, take_ports
 from eruca.broker.store import StoreLocked
 from eruca.broker.store.config import LARGEST_FILE
 from eruca.broker.store.marks import Lock
@@ -108,11 +108,8 @@ def _controller(config: BrokerConfig) -> Iterator[Finding]:
 
 
 def _ports(config: BrokerConfig) -> Iterator[Finding]:
-    port = config.server.listen_port
-    if port and not 0 < port + VIP < port + HA < 65536:
-        yield Finding(
-            "listenPort", f"{port} must leave room for the ports 2 below and 1 above it: write 0, or 3 to 65534"
-        )
+    if (fault := room_fault(config.server.listen_port)) is not None:
+        yield Finding("listenPort", fault)
 
 
 def _sizes(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 from typing import NamedTuple
 
+from eruca.remoting.addresses import LAST_PORT
 from eruca.remoting.listener import PortTaken, port_fault
 
 VIP = -2
@@ -18,6 +19,13 @@ HA = 1
 _TRIES = 2000
 """How often neighbours of a free port are tried. Connections that have ended hold their ports for a minute, and Linux
 takes these from the even numbers and free ports from the odd ones: of a busy client's machine few have both free."""
+
+
+def room_fault(port: int) -> str | None:
+    """Why a broker cannot have this port and its neighbours, as the end of a sentence; None if it can, or for 0."""
+    if not port or 0 < port + VIP < port + HA <= LAST_PORT:
+        return None
+    return f"{port} must leave room for the ports 2 below and 1 above it: write 0, or 3 to 65534"
 
 
 class Ports(NamedTuple):
@@ -61,8 +69,8 @@ def take_ports(host: str, port: int) -> Ports:
 
     Raises PortTaken, also for an address that does not belong to this machine.
     """
-    if port and not 0 < port + VIP < port + HA < 65536:
-        raise PortTaken(f"listenPort must leave room for the ports 2 below and 1 above it, and {port} does not")
+    if (no_room := room_fault(port)) is not None:
+        raise PortTaken(f"listenPort {no_room}")
     place = _resolved(host, port)
     if port:
         return _take(place, port, port + VIP, port + HA)
@@ -104,7 +112,7 @@ def _resolved(host: str, port: int) -> _Place:
 
 def _bind(place: _Place, port: int, *, fixed: bool, what: str) -> socket.socket:
     family, host = place
-    if not 0 <= port <= 65535:
+    if not 0 <= port <= LAST_PORT:
         raise PortTaken(f"listenPort must leave room for the ports 2 below and 1 above it, but {port} is no port")
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
