@@ -12,7 +12,10 @@ import pytest
 
 from eruca.broker.config import BrokerConfig
 from eruca.broker.services.checks import fits, works_here
+from eruca.broker.store.marks import Lock
 from eruca.remoting.command_line import command_line
+from eruca.remoting.log_files import LogFile, paths_of
+from eruca.remoting.log_settings import LogSettings
 from eruca.remoting.settings import BadSetting
 from eruca.remoting.sources import Start
 from tests.support.etcd import EtcdCluster, needs_etcd
@@ -319,6 +322,39 @@ def test_a_metrics_port_that_is_taken_is_refused(tmp_path: Path) -> None:
         (fault,) = faults_of(tmp_path, f"metricsPort={port}\n")
 
     assert fault.startswith(f"broker.conf:4: metricsPort does not work, the daemon cannot listen on 127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("name", ["log", "log/broker.log"], ids=["a folder", "a file"])
+def test_a_log_that_another_process_writes_is_refused_and_one_that_is_not_there_is_not_made(
+    tmp_path: Path, name: str
+) -> None:
+    settings = LogSettings(log_file=f"{tmp_path}/{name}")
+    assert check(tmp_path, f"logFile={tmp_path}/{name}\n").warnings == [] and not (tmp_path / "log").exists()
+    (tmp_path / "log").mkdir()
+    held = LogFile(paths_of(settings, "broker")[""], 0, 0, lambda path, fault: None)
+    files = sorted((tmp_path / "log").iterdir())
+    try:
+        (fault,) = faults_of(tmp_path, f"logFile={tmp_path}/{name}\n")
+        assert fault == (
+            "broker.conf:4: logFile does not work: log/broker.log cannot be written (another process writes it); "
+            "name a folder of this daemon's own, which its user may write"
+        )
+        assert sorted((tmp_path / "log").iterdir()) == files == [tmp_path / "log" / "broker.log"]
+    finally:
+        held.close()
+    assert check(tmp_path, f"logFile={tmp_path}/{name}\n").warnings == []
+
+
+def test_the_log_of_a_broker_that_runs_with_this_store_is_its_own(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    lock = Lock(tmp_path / "store")
+    held = LogFile(tmp_path / "broker.log", 0, 0, lambda path, fault: None)
+    try:
+        (warning,) = check(tmp_path, f"logFile={tmp_path}/broker.log\n").warnings
+        assert "the ports and the files of the log, which it may hold, were not tried" in warning
+    finally:
+        held.close()
+        lock.release()
 
 
 def test_a_user_without_a_home_needs_a_folder() -> None:

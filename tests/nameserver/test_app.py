@@ -1,6 +1,7 @@
 """The command mqnamesrv as an operator starts and stops it."""
 
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from eruca.nameserver.checks import fits, works_here
 from eruca.nameserver.config import NamesrvConfig
 from eruca.remoting.command_line import command_line
+from eruca.remoting.log_files import LogFile
 from eruca.remoting.settings import BadSetting
 
 pytestmark = pytest.mark.processes
@@ -96,6 +98,30 @@ def test_a_check_says_what_is_wrong_with_its_place(
         command_line(NamesrvConfig, "mqnamesrv", flags, {}, fits=fits, works_here=works_here)
 
     assert refused.value.faults[0].startswith(f"{place}: {sentence}")
+
+
+def test_without_its_port_a_nameserver_that_runs_passes_the_check(tmp_path: Path) -> None:
+    """As the page on operations says: its pages and its log are held too."""
+    log = tmp_path / "namesrv.log"
+    held = LogFile(log, 0, 0, lambda path, fault: None)
+    with socket.create_server(("127.0.0.1", 0)) as port, socket.create_server(("127.0.0.1", 0)) as pages:
+        conf = tmp_path / "namesrv.conf"
+        conf.write_text(
+            f"listenPort={port.getsockname()[1]}\nbindAddress=127.0.0.1\nmetricsPort={pages.getsockname()[1]}\n"
+            f"logFile={log}\nrocketmqHome={tmp_path}\n"
+        )
+        flags = ["--check", "-c", str(conf)]
+        try:
+            with pytest.raises(BadSetting) as refused:
+                command_line(NamesrvConfig, "mqnamesrv", flags, {}, fits=fits, works_here=works_here)
+            faults = [fault.partition(":")[2] for fault in refused.value.faults]
+            assert [fault.split()[1] for fault in faults] == ["listenPort", "metricsPort", "logFile"]
+
+            flags += ["--set", "listenPort=0"]
+            start = command_line(NamesrvConfig, "mqnamesrv", flags, {}, fits=fits, works_here=works_here)
+            assert len(start.warnings) == 2 and "another process writes it" in start.warnings[1]
+        finally:
+            held.close()
 
 
 def test_a_check_ends_with_0_or_78(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from eruca.nameserver.kv import BadKVFile, KVStore
 from eruca.remoting.access.settings import access_faults
 from eruca.remoting.files import NoAccess, no_folder, not_writable
 from eruca.remoting.listener import try_port
+from eruca.remoting.log_files import unusable
 from eruca.remoting.log_settings import unwritable
 from eruca.remoting.settings import Finding
 
@@ -44,7 +45,7 @@ def works_here(config: NamesrvConfig, given: Collection[str]) -> Iterator[Findin
         yield from _values(full)
     yield from config.tls.unusable()
     yield from unwritable(config.log)
-    yield from _ports(config)
+    yield from _held(config)
     yield from access_faults(config.access, full.rocketmq_home)
 
 
@@ -61,8 +62,10 @@ def _values(config: NamesrvConfig) -> Iterator[Finding]:
         yield Finding("kvConfigPath", f"does not work: {fault}")
 
 
-def _ports(config: NamesrvConfig) -> Iterator[Finding]:
+def _held(config: NamesrvConfig) -> Iterator[Finding]:
+    """What another process holds. With listenPort=0 that may be this nameserver, which runs: then it is a warning."""
     fault = try_port(config.bind_address, config.listen_port)
     if fault is not None:
         yield Finding(fault.key, f"does not work, the nameserver {fault}")
-    yield from config.metrics.taken()
+    for each in (*config.metrics.taken(), *unusable(config.log, "namesrv")):
+        yield each._replace(is_fault=bool(config.listen_port))

@@ -11,11 +11,12 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from eruca.remoting.log_settings import LogSettings
 from eruca.remoting.operating_system import lock_file, open_file
+from eruca.remoting.settings import Finding
 
 SUFFIX = ".log"
 RETRY_AFTER = 60.0
@@ -40,6 +41,25 @@ All others go to the file that has the daemon's name.
 """
 
 Fault = Callable[[Path, OSError], object]
+
+
+def unusable(settings: LogSettings, daemon: str) -> Iterator[Finding]:
+    """Why a daemon could not write its files, among them those that another process writes. Creates nothing."""
+    for path in paths_of(settings, daemon).values():
+        if path.exists():
+            try:
+                descriptor = open_file(path, os.O_WRONLY | os.O_APPEND)
+                try:
+                    _lock(descriptor, path)
+                finally:
+                    os.close(descriptor)
+            except OSError as fault:
+                yield Finding("logFile", f"does not work: {not_written(path, fault)}")
+
+
+def not_written(path: Path, fault: OSError) -> str:
+    """The sentence about a file that a daemon cannot have."""
+    return f"{path} cannot be written ({fault.strerror}); name a folder of this daemon's own, which its user may write"
 
 
 class LogFileTaken(OSError):

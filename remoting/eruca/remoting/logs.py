@@ -24,7 +24,7 @@ from structlog.typing import EventDict
 
 from eruca.remoting.life_lines import LifeLines
 from eruca.remoting.log import quiet_logger, write
-from eruca.remoting.log_files import LogFile, make_folder, part_of, paths_of
+from eruca.remoting.log_files import LogFile, make_folder, not_written, part_of, paths_of
 from eruca.remoting.log_json import JsonFormat
 from eruca.remoting.log_levels import LogLevels
 from eruca.remoting.log_limit import LogLimit
@@ -125,10 +125,7 @@ class DaemonLog:
                 make_folder(path)
                 files[part] = LogFile(path, settings.log_file_size, settings.log_file_count, self._file_failed)
             except OSError as fault:
-                raise BadSetting(
-                    f"mq{daemon}: logFile: {path} cannot be written ({fault.strerror}); name a folder "
-                    "of this daemon's own, which its user may write"
-                ) from None
+                raise BadSetting(f"mq{daemon}: logFile: {not_written(path, fault)}") from None
         if settings.log_format == "json":
             self._errors.form = form
         self._daemon, self._files = daemon, files

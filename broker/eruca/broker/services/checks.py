@@ -27,6 +27,7 @@ from eruca.remoting.addresses import is_numeric, split_address
 from eruca.remoting.credentials import read_credentials
 from eruca.remoting.files import no_folder, not_writable
 from eruca.remoting.listener import PortTaken
+from eruca.remoting.log_files import unusable
 from eruca.remoting.log_settings import unwritable
 from eruca.remoting.settings import Finding
 
@@ -180,11 +181,15 @@ def works_here(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding
     yield from unwritable(config.log)
     root = folders.get("storePathRootDir")
     if root is not None and _is_in_use(root):
-        sentence = f"{root} is in use by a broker that runs, so the ports, which it may hold, were not tried"
+        sentence = (
+            f"{root} is in use by a broker that runs, so the ports and the files of the log, which it may hold, were "
+            "not tried"
+        )
         yield Finding("storePathRootDir", sentence, False)
     else:
         yield from _free_ports(config)
         yield from config.metrics.taken()
+        yield from unusable(config.log, "broker")
     yield from _names(config)
     if config.enable_controller_mode and config.controller_addr:
         yield from etcd_findings(config.controller_addr, config.controller_tls)
