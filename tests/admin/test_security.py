@@ -133,3 +133,9 @@ async def test_a_server_without_access_control_is_called_that(lab: Lab) -> None:
         done = await lab.mqadmin(*line, "-b", there)
         words = "this broker has no access control (aclEnable), or does not take this request"
         assert done == (1, "", f"mqadmin {line[0]}: {there}: {words}\n")
+
+
+@pytest.mark.parametrize("text", ["maybe", "", "1", "yes"])
+def test_what_is_neither_true_nor_false_switches_no_encryption_off(text: str) -> None:
+    with pytest.raises(AdminError, match=f"-Dtls.enable={text} is neither: write true or false"):
+        find_tls({"tls.enable": text})

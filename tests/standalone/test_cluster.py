@@ -106,6 +106,32 @@ async def test_a_store_is_verified_offline(tmp_path: Path) -> None:
     assert "damaged: commitlog/00000000000000000000: " in damaged.output
 
 
+def test_a_backup_goes_neither_into_its_store_nor_where_no_folder_can_be(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    open_store(root).close()
+    (tmp_path / "link").symlink_to(root)
+    (tmp_path / "file").write_text("")
+    for into in (root, root / "backup", root / "commitlog" / "b", tmp_path / "link" / "b"):
+        said = CliRunner().invoke(main, ["store", "backup", str(root), str(into)])
+        assert said.exit_code == 1 and f"{into} lies in the store, in {root}: name a folder outside" in said.output
+    into = tmp_path / "file" / "b"
+    said = CliRunner().invoke(main, ["store", "backup", str(root), str(into)])
+    refusal = f"eruca store backup: {into} cannot be used (Not a directory): name another place"
+    assert (said.exit_code, said.output.strip()) == (1, refusal)
+    assert not (root / "backup").exists()
+
+
+def test_a_bundle_that_is_there_or_cannot_be_made_is_named(tmp_path: Path) -> None:
+    there = tmp_path / "there.tar.gz"
+    there.write_text("")
+    for archive, why in (
+        (there, "(File exists): name one that is not there yet"),
+        (tmp_path / "no" / "x.tar.gz", "(No such file or directory): make the folder that it is to be in, or name "),
+    ):
+        said = CliRunner().invoke(main, ["bundle", str(archive)])
+        assert said.exit_code == 1 and f"eruca bundle: {archive} cannot be used {why}" in said.output
+
+
 def test_a_store_with_files_elsewhere_and_of_other_sizes_is_verified_by_its_broker_conf(tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "store", tmp_path / "log"
     store = open_store(root, store_path_commit_log=elsewhere)

@@ -49,9 +49,24 @@ def test_a_broker_that_no_nameserver_knows_says_so(tmp_path: Path) -> None:
 
 def test_nobody_there() -> None:
     url = f"http://127.0.0.1:{free_port()}/readyz"
-    assert health(url) == (1, f"eruca health: {url} does not answer: [Errno 111] Connection refused")
+    assert health(url) == (1, f"eruca health: {url} does not answer: Connection refused")
 
 
 def test_an_address_that_is_no_page() -> None:
     code, said = health("127.0.0.1:5557")
     assert (code, said) == (1, "eruca health: 127.0.0.1:5557 is no address of a page: write http://host:port/readyz")
+
+
+def test_an_address_without_its_page_names_the_page(tmp_path: Path) -> None:
+    process, url = broker(tmp_path)
+    there = url.removesuffix("/readyz")
+    with process:
+        for asked in (there, f"{there}/", f"{there}/ready"):
+            sentence = f"{asked}: HTTP 404, as there is no such page: ask for {url}"
+            assert health(asked) == (1, f"eruca health: {sentence}")
+
+
+@pytest.mark.parametrize("port", ["x", "70000", "-1"])
+def test_a_port_that_is_none_has_no_traceback(port: str) -> None:
+    code, said = health(f"http://127.0.0.1:{port}/readyz")
+    assert (code, len(said.splitlines())) == (1, 1) and "does not answer" in said

@@ -105,7 +105,7 @@ async def test_keys_with_a_password(tmp_path: Path) -> None:
 
 def test_what_it_refuses(tmp_path: Path) -> None:
     assert "name the servers by --host" in refused(tmp_path / "none")
-    assert "name hosts by names or addresses" in refused(tmp_path / "odd", "--host", "ü.example")
+    assert "'ü.example' is no name and no address of a server" in refused(tmp_path / "odd", "--host", "ü.example")
     init(tmp_path, "--host", "mq.example")
     (tmp_path / "ca.key").rename(tmp_path / "away")
     assert "put the other back" in refused(tmp_path)
@@ -113,3 +113,23 @@ def test_what_it_refuses(tmp_path: Path) -> None:
     assert "key does not belong to its certificate" in refused(tmp_path)
     (tmp_path / "ca.key").write_text("nonsense")
     assert "use another folder" in refused(tmp_path)
+
+
+@pytest.mark.parametrize("host", ["a b", "", "mq_1!", "10.0.0.256", "a..b", "mq1:10911"])
+def test_what_is_no_name_of_a_server_is_refused_and_nothing_is_written(tmp_path: Path, host: str) -> None:
+    said = refused(tmp_path / "tls", "--host", "mq1", "--host", host)
+    assert said.strip() == (
+        f"eruca tls init: --host {host!r} is no name and no address of a server: write one, such as mq1.example"
+    )
+    assert not (tmp_path / "tls").exists()
+
+
+def test_names_of_all_hosts_of_a_domain_and_addresses_are_taken(tmp_path: Path) -> None:
+    init(tmp_path / "tls", "--host", "*.mq.example", "--host", "::1", "--host", "10.0.0.1", "--host", "mq_1.example")
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    folder = tmp_path / "file" / "tls"
+    said = refused(folder, "--host", "mq1")
+    assert said.strip() == f"eruca tls init: {folder} cannot be used (Not a directory): name another place"

@@ -42,7 +42,7 @@ def find_credentials(given: Mapping[str, str], environment: Mapping[str, str]) -
 
 def find_tls(given: Mapping[str, str]) -> Tls | None:
     """The TLS settings; None unless ``tls.enable=true``. Raises AdminError."""
-    if not _is_true(given.get("tls.enable")):
+    if not _is_true(given.get("tls.enable", "false")):
         return None
     from eruca.remoting.settings import BadSetting, settings_of  # only encrypted connections need settings
     from eruca.remoting.sources import Given, read
@@ -65,8 +65,11 @@ def find_tls(given: Mapping[str, str]) -> Tls | None:
         raise AdminError(f"TLS cannot be used: {error}") from None
 
 
-def _is_true(text: str | None) -> bool:
-    return text is not None and text.strip().lower() == "true"
+def _is_true(text: str) -> bool:
+    plain = text.strip().lower()
+    if plain not in ("true", "false"):
+        raise AdminError(f"-Dtls.enable={text} is neither: write true or false")
+    return plain == "true"
 
 
 def make_context(tls: Tls | None) -> ssl.SSLContext | None:

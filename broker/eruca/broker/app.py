@@ -57,7 +57,7 @@ from eruca.remoting.daemon_metrics import (
 )
 from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.file_settings import FileSettings
-from eruca.remoting.files import NoAccess
+from eruca.remoting.files import NoAccess, cannot_use
 from eruca.remoting.health import HealthPages
 from eruca.remoting.listener import PortTaken
 from eruca.remoting.logs import DaemonLog, log_to_stderr
@@ -508,7 +508,7 @@ def _run(start: Start[BrokerConfig], say: DaemonLog) -> None:
     except CutRefused as fault:
         sys.exit(f"mqbroker: the log cannot be cut off as the master's is: {fault}; empty the store")
     except OSError as fault:
-        sys.exit(f"mqbroker: cannot start: {fault}")
+        sys.exit(f"mqbroker: cannot start: {cannot_use(fault)}")
 
 
 def _app(start: Start[BrokerConfig], file: Path | None, settings: FileSettings[BrokerConfig]) -> BrokerApp:

@@ -38,7 +38,7 @@ from eruca.remoting.daemon_metrics import (
 )
 from eruca.remoting.descriptors import raise_limit
 from eruca.remoting.file_settings import FileSettings
-from eruca.remoting.files import NoAccess
+from eruca.remoting.files import NoAccess, cannot_use
 from eruca.remoting.health import HealthPages
 from eruca.remoting.listener import PortTaken, port_fault
 from eruca.remoting.log_levels import LogLevels
@@ -295,7 +295,7 @@ def _run(start: Start[NamesrvConfig], settings: FileSettings[NamesrvConfig], say
     except PortTaken as fault:
         sys.exit(f"mqnamesrv: {fault}")
     except OSError as fault:
-        sys.exit(f"mqnamesrv: cannot start: {fault}")
+        sys.exit(f"mqnamesrv: cannot start: {cannot_use(fault)}")
 
 
 if __name__ == "__main__":

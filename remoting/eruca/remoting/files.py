@@ -12,6 +12,7 @@ import os
 import stat
 from pathlib import Path
 
+from eruca.remoting.descriptors import reason
 from eruca.remoting.operating_system import flush_folder
 
 
@@ -23,6 +24,27 @@ class NoAccess(Exception):
             f"{path} cannot be {how} ({fault.strerror}): let the user of this process read and write it, then start "
             "again. Nothing was changed"
         )
+
+
+_ADVICE = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "let this user read and write there, or name another place"),
+    errno.ENOENT: "make the folder that it is to be in, or name another place",
+    errno.EEXIST: "name one that is not there yet",
+    **dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG), "name another place"),
+    errno.EROFS: "name a place on a disk that can be written",
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free disk space, or name a place on another disk"),
+}
+
+
+def cannot_use(fault: OSError, path: Path | None = None) -> str:
+    """What an operating system refused, in a sentence with the path and what to do; ``path`` where it names none."""
+    if fault.errno is None:  # it is a sentence already
+        return str(fault)
+    place = fault.filename if isinstance(fault.filename, str) else path
+    if place is None:
+        return reason(fault)
+    advice = _ADVICE.get(fault.errno, "look after that disk, or name another place")
+    return f"{place} cannot be used ({reason(fault)}): {advice}"
 
 
 def check_writable(path: Path) -> None:

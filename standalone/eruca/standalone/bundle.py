@@ -26,7 +26,8 @@ from eruca.admin import cli as mqadmin
 from eruca.broker.config import BrokerConfig, complete
 from eruca.broker.store import native
 from eruca.remoting.command_line import command_line
-from eruca.remoting.descriptors import limit
+from eruca.remoting.descriptors import limit, reason
+from eruca.remoting.files import cannot_use
 from eruca.remoting.operating_system import open_file
 from eruca.remoting.version import version
 
@@ -119,13 +120,19 @@ def write_bundle(bundle: Bundle, archive: Path) -> list[str]:
                 text = content()
                 made.append(f"{name}: {len(text)} characters")
             except (Exception, SystemExit) as fault:  # whatever is missing, the rest is worth having
-                text = f"missing: {type(fault).__name__}: {fault}\n"
+                text = f"missing: {_why(fault)}\n"
                 made.append(f"{name}: {text.strip()}")
             entry = tarfile.TarInfo(f"{archive.name.partition('.')[0]}/{name}")
             data = text.encode()
             entry.size, entry.mtime = len(data), int(time.time())
             packed.addfile(entry, io.BytesIO(data))
     return made
+
+
+def _why(fault: BaseException) -> str:
+    if isinstance(fault, urllib.error.URLError) and isinstance(fault.reason, OSError):
+        return f"the page does not answer ({reason(fault.reason)}): give the address of the broker's pages with --pages"
+    return cannot_use(fault) if isinstance(fault, OSError) else f"{type(fault).__name__}: {fault}"
 
 
 def _versions() -> str:

@@ -115,7 +115,7 @@ def standalone(store: Path | None, host: str, port: int, broker_port: int, assig
     from eruca.broker.store import StoreDamaged, StoreLocked, StoreTooNew
     from eruca.remoting import run
     from eruca.remoting.descriptors import raise_limit
-    from eruca.remoting.files import NoAccess
+    from eruca.remoting.files import NoAccess, cannot_use
     from eruca.remoting.life_lines import log as start_log
     from eruca.remoting.listener import PortTaken
     from eruca.remoting.logs import log_to_stderr
@@ -134,7 +134,7 @@ def standalone(store: Path | None, host: str, port: int, broker_port: int, assig
         except (NoAccess, PortTaken, StateUnreadable, StoreDamaged, StoreLocked, StoreTooNew) as error:
             sys.exit(f"eruca standalone: {error}")
         except OSError as error:
-            sys.exit(f"eruca standalone: cannot start: {error}")
+            sys.exit(f"eruca standalone: cannot start: {cannot_use(error)}")
 
 
 @main.command("run")
@@ -202,14 +202,17 @@ def bundle(archive: Path, conf: str | None, nameserver: str | None, pages: str |
 
     Run it on the machine of the broker, as its user. It holds no message and no secret; look through it all the same.
     """
+    from eruca.remoting.files import cannot_use
     from eruca.remoting.settings import BadSetting
     from eruca.standalone.bundle import Bundle, write_bundle
 
     try:
         for line in write_bundle(Bundle(conf, nameserver, pages), archive):
             click.echo(line)
-    except (BadSetting, OSError) as fault:
+    except BadSetting as fault:
         sys.exit(f"eruca bundle: {fault}")
+    except OSError as fault:
+        sys.exit(f"eruca bundle: {cannot_use(fault, archive)}")
     click.echo(f"written: {archive}")
 
 
@@ -252,11 +255,14 @@ def backup(folder: Path, into: Path, conf: str | None) -> None:
     from eruca.broker.store.backup import back_up
     from eruca.broker.store.backup_files import BackupFault
     from eruca.remoting.clock import now_ms
+    from eruca.remoting.files import cannot_use
 
     try:
         files, manifest = back_up(_store_config("backup", folder, conf), into, now_ms())
-    except (BackupFault, StoreTooNew, OSError) as error:
+    except (BackupFault, StoreTooNew) as error:
         sys.exit(f"eruca store backup: {error}")
+    except OSError as error:
+        sys.exit(f"eruca store backup: {cannot_use(error, into)}")
     click.echo(
         f"{files.folder}: commit log from {manifest.begin_offset:,} to {manifest.end_offset:,}; "
         f"{files.linked} files linked, {files.unchanged} shared with the backup before, "
@@ -273,12 +279,15 @@ def restore(from_: Path, folder: Path, name: str | None, conf: str | None) -> No
     """Restore a backup in DIR into an empty folder, and verify it; exits with 1 if anything is damaged."""
     from eruca.broker.store.backup import restore as restored
     from eruca.broker.store.backup_files import BackupFault
+    from eruca.remoting.files import cannot_use
 
     config = _store_config("restore", folder, conf)
     try:
         manifest = restored(from_, config, name)
-    except (BackupFault, OSError) as error:
+    except BackupFault as error:
         sys.exit(f"eruca store restore: {error}")
+    except OSError as error:
+        sys.exit(f"eruca store restore: {cannot_use(error, folder)}")
     click.echo(f"restored {len(manifest.files)} files of the backup made at {manifest.made}")
     _verify("restore", config)
 
@@ -303,6 +312,7 @@ def cut(folder: Path, end: int, conf: str | None) -> None:
     """
     from eruca.broker.store import FileSystem, Store, StoreDamaged, StoreLocked, StoreTooNew
     from eruca.broker.store.cut import CutRefused, intend_cut
+    from eruca.remoting.files import cannot_use
 
     config = _store_config("cut", folder, conf)
     try:
@@ -311,8 +321,10 @@ def cut(folder: Path, end: int, conf: str | None) -> None:
             click.echo(f"the log ends at {end:,} already")
             return
         Store(config).finish_cut()
-    except (CutRefused, StoreDamaged, StoreLocked, StoreTooNew, OSError) as error:
+    except (CutRefused, StoreDamaged, StoreLocked, StoreTooNew) as error:
         sys.exit(f"eruca store cut: {error}")
+    except OSError as error:
+        sys.exit(f"eruca store cut: {cannot_use(error, folder)}")
     click.echo(f"the log ends at {end:,}, before at {cut_off.former_end:,}; what was cut off is in {cut_off.kept}")
 
 
@@ -356,6 +368,8 @@ def init(folder: Path, hosts: tuple[str, ...], days: int, password_file: Path | 
 
     An authority that is in DIR already goes on, and the certificates are issued again: that renews them.
     """
+    from eruca.remoting.files import cannot_use
+
     try:
         from eruca.standalone.own_authority import BadAuthority
         from eruca.standalone.own_authority import init as write
@@ -364,8 +378,10 @@ def init(folder: Path, hosts: tuple[str, ...], days: int, password_file: Path | 
     try:
         password = password_file.read_text().partition("\n")[0] if password_file is not None else None
         made = write(folder, hosts, days=days, password=password)
-    except (BadAuthority, OSError, ValueError) as error:
+    except (BadAuthority, ValueError) as error:
         sys.exit(f"eruca tls init: {error}")
+    except OSError as error:
+        sys.exit(f"eruca tls init: {cannot_use(error, folder)}")
     authority = "a new authority" if made.new_authority else "the authority"
     server = (folder / "server").absolute()
     click.echo(f"{authority} in {folder}: ca.pem (clients trust it), ca.key (keep it elsewhere)")

@@ -8,6 +8,10 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from http.client import HTTPException
+from urllib.parse import urlsplit
+
+from eruca.remoting.descriptors import reason
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Never through a proxy of the environment: the daemon is on this machine, or near."""
@@ -25,11 +29,19 @@ def ask(url: str, timeout: float) -> str:
         with _DIRECT.open(url, timeout=timeout) as answer:  # the scheme was checked  # nosec B310
             answer.read(64 * 1024)
     except urllib.error.HTTPError as refused:
-        raise NotReady(f"{url}: {_reasons(refused.read(64 * 1024)) or f'HTTP {refused.code}'}") from None
-    except (OSError, ValueError) as fault:
+        said = _reasons(refused.read(64 * 1024))
+        raise NotReady(f"{url}: {said or _no_page(url, refused.code)}") from None
+    except (OSError, ValueError, HTTPException) as fault:
         cause = getattr(fault, "reason", fault)
-        raise NotReady(f"{url} does not answer: {cause}") from None
+        said = reason(cause) if isinstance(cause, OSError) else str(cause)
+        raise NotReady(f"{url} does not answer: {said}") from None
     return f"{url}: ready"
+
+
+def _no_page(url: str, code: int) -> str:
+    """What an answer says that has no reasons; where there is no such page, which one to ask for."""
+    advice = f", as there is no such page: ask for {urlsplit(url)._replace(path='/readyz').geturl()}"
+    return f"HTTP {code}{advice if code == 404 else ''}"
 
 
 def _reasons(page: bytes) -> str:

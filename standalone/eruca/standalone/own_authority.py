@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from eruca.remoting.addresses import is_host
 from eruca.remoting.certificates import Authority, Issued, hosts_of, write_private
 
 CLIENT = "client"
@@ -32,6 +33,9 @@ def init(folder: Path, hosts: Sequence[str], *, days: int, password: str | None 
     Without ``hosts`` a certificate that is there is renewed for its own. ``password`` encrypts the keys of servers and
     clients. Raises BadAuthority and OSError.
     """
+    for name in hosts:
+        if not is_host(name.removeprefix("*.")):
+            raise BadAuthority(f"--host {name!r} is no name and no address of a server: write one, such as mq1.example")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     former = folder / "server.pem"
     try:

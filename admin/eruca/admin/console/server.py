@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
+from pathlib import Path
 
 import uvicorn
 
@@ -22,6 +23,7 @@ from eruca.admin.console.visit import Console
 from eruca.admin.console.watch import Watch
 from eruca.admin.errors import AdminError, BadValue
 from eruca.remoting.addresses import port_number
+from eruca.remoting.descriptors import reason
 from eruca.remoting.listener import PortKeys, port_fault
 
 GRACE = 2
@@ -105,10 +107,16 @@ async def serve(
         ssl_keyfile=place.key or None,
     )
     try:
+        _check_files(place)
         config.load()
     except OSError as error:
         listening.close()
-        raise AdminError(f"the certificate {place.certificate} cannot be used: {error}") from None
+        raise AdminError(
+            f"the certificate {place.certificate} and the key {place.key or 'in it'} cannot be used: {error}"
+        ) from None
+    except AdminError:
+        listening.close()
+        raise
     watch.start()
     ready(keys.address)
     try:
@@ -118,6 +126,18 @@ async def serve(
         await end_resets(console)
         await end_sending(console)
         await watch.stop()
+
+
+def _check_files(place: Listener) -> None:
+    """Raises AdminError for a file that cannot be read; the TLS library does not say which one it was."""
+    for what, option, path in (("certificate", "--tls-cert", place.certificate), ("key", "--tls-key", place.key)):
+        if path:
+            try:
+                Path(path).open("rb").close()
+            except OSError as error:
+                raise AdminError(
+                    f"the {what} {path} cannot be read ({reason(error)}): give {option} a file that this user may read"
+                ) from None
 
 
 def _socket(place: Listener) -> socket.socket:

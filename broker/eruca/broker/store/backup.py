@@ -68,7 +68,7 @@ def back_up(config: StoreConfig, folder: Path, now: int) -> tuple[BackupFiles, M
     What the backup before it has, it shares.
 
     Raises:
-        BackupFault: there is no store.
+        BackupFault: there is no store, or ``folder`` lies in it.
         StoreTooNew: a newer version wrote the store.
         OSError: a file cannot be read or written; nothing is left of the backup.
     """
@@ -80,6 +80,9 @@ def back_up(config: StoreConfig, folder: Path, now: int) -> tuple[BackupFiles, M
         raise BackupFault(
             f"{config.store_path_root_dir} holds no store: it has no folder {config.commit_log_path.name}"
         )
+    for own in (config.store_path_root_dir, config.commit_log_path):
+        if folder.resolve().is_relative_to(own.resolve()):
+            raise BackupFault(f"{folder} lies in the store, in {own}: name a folder outside of it")
     check_format(config.store_path_root_dir)
     file_system = FileSystem()
     folder.mkdir(parents=True, exist_ok=True)
