@@ -40,6 +40,8 @@ END = -1
 """The timestamp that means the end of a queue."""
 MEMBER_WITHIN = 3.0
 """Seconds that a member has to tell its state."""
+AT_LEAST = ">= {} ?"
+"""A number that is not known of every broker."""
 MISSING_GROUPS = "groups that only it knows are missing"
 """What the answer lacks of a broker that does not say who consumes a topic."""
 T = TypeVar("T")
@@ -288,7 +290,7 @@ class Progress:
 
     def lag_text(self) -> str:
         """The lag; ``>= N ?`` if it is not known of every broker."""
-        return f">= {self.stats.lag()} ?" if self.errors else str(self.stats.lag())
+        return AT_LEAST.format(self.stats.lag()) if self.errors else str(self.stats.lag())
 
 
 async def progress(admin: Admin, group: str) -> Progress:

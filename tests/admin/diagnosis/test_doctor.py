@@ -257,6 +257,25 @@ async def test_groups_that_nobody_uses_are_one_line(ward: Ward) -> None:
     await ward.done("deleteSubGroup", "-c", "DefaultCluster", "-g", "a")
 
 
+async def test_only_groups_for_which_messages_wait_are_counted_as_such(ward: Ward) -> None:
+    """As mqadmin lag says it: who has consumed all is none of them, though it has offsets."""
+    await ward.topic("T", 1)
+    await ward.send("T", "one", "two")
+    for group, offset in (("behind", 1), ("done", 2), ("ready", 2)):
+        await ward.done("updateSubGroup", "-c", "DefaultCluster", "-g", group)
+        await ward.topic(f"%RETRY%{group}")
+        await ward.commit(group, "T", offset)
+    await ward.done("updateSubGroup", "-c", "DefaultCluster", "-g", "unborn")
+    done = await ward.mqadmin("doctor")
+    assert done.out.startswith(
+        "4 groups: nobody is online in behind, done, ready and 1 more, and messages wait in 1 of "
+    )
+    lines = (await ward.mqadmin("doctor", "--all")).out.splitlines()
+    said = [line.partition(";")[0] for line in lines]
+    assert said[0] == "group behind: no member is online, and 1 message waits"
+    assert said[1:] == [f"group {group}: no member is online" for group in ("done", "ready", "unborn")]
+
+
 async def test_subscriptions_that_differ(ward: Ward) -> None:
     await shop(ward)
     await ward.members(ALL[:2], ALL[2:])

@@ -30,7 +30,9 @@ Kind = Literal[
 
 
 ALONE: Final = "no member is online"
-"""What is said of a group that nobody uses, and for which no message waits."""
+"""What is said of a group that nobody uses, and for which no message waits, as far as is known."""
+WAITING: Final = f"{ALONE}, and "
+"""With it begins what is said of such a group for which messages wait."""
 SHOWN: Final = 3
 """Groups that are named where many have the same."""
 
@@ -59,10 +61,10 @@ def in_short(items: Sequence[Finding]) -> list[Finding]:
     unused = [each for each in items if each.kind == "groupUnused"]
     if len(unused) < 2:
         return list(items)
-    names = sorted(unused, key=lambda each: (each.what == ALONE, each.group))
+    names = sorted(unused, key=lambda each: (not each.what.startswith(WAITING), each.group))
     shown = ", ".join(str(each.group) for each in names[:SHOWN])
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    waiting = sum(each.what != ALONE for each in unused)
+    waiting = sum(each.what.startswith(WAITING) for each in unused)
     of_them = f", and messages wait in {waiting} of them" if waiting else ""
     together = Finding(
         kind="groupUnused",

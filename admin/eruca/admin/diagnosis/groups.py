@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from eruca.admin.diagnosis.brokers import SKEW_MS, listed
-from eruca.admin.diagnosis.findings import ALONE, Finding
+from eruca.admin.diagnosis.findings import ALONE, WAITING, Finding
 from eruca.admin.diagnosis.survey import GroupSeen, MemberSeen, Seen
+from eruca.admin.lookups import AT_LEAST
 from eruca.admin.text import counted
 from eruca.protocol.bodies import PERM_READ, SubscriptionData
 from eruca.protocol.names import is_retry_topic
@@ -34,18 +35,21 @@ def findings(seen: Seen, group: GroupSeen) -> Iterator[Finding]:
 def _use(seen: Seen, group: GroupSeen) -> Iterator[Finding]:
     if group.asked and not group.online:
         cluster = min(each.cluster for each in seen.masters if each.name in group.asked)
-        lag = (
-            ""
-            if group.lag is None
-            else f", and {counted(group.lag, 'message')} {'waits' if group.lag == '1' else 'wait'}"
-        )
         yield Finding(
             kind="groupUnused",
             where=f"group {group.name}",
-            what=f"{ALONE}{lag}",
+            what=_unused(group.lag),
             mend=f"start a consumer, or remove it with deleteSubGroup -c {cluster} -g {group.name}",
             group=group.name,
         )
+
+
+def _unused(lag: str | None) -> str:
+    if lag is None or lag == "0":
+        return ALONE
+    if lag == AT_LEAST.format("0"):
+        return f"{ALONE}; whether messages wait is not known of every broker"
+    return f"{WAITING}{counted(lag, 'message')} {'waits' if lag == '1' else 'wait'}"
 
 
 # ------------------------------------------------------------------ subscriptions
