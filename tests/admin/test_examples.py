@@ -19,8 +19,9 @@ import pytest
 from eruca.admin.examples import examples
 from tests.admin.conftest import Lab
 from tests.admin.shop import Operator, elected_cluster, guarded_cluster, plain_cluster
-from tests.admin.test_top import at_a_terminal, begin
+from tests.admin.test_top import begin
 from tests.support.eruca import SCRIPTS
+from tests.support.terminals import at_a_terminal
 
 ROWS = """
 updateTopic -t Orders -c DefaultCluster -r 16 -w 16

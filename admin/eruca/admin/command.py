@@ -7,7 +7,11 @@ as Apache's mqadmin does (``Shown``); ``printers`` has the other forms. Must not
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+import asyncio
+import signal
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from inspect import iscoroutinefunction
 from typing import Any, TextIO
@@ -189,9 +193,11 @@ class Job:
             return None
         self._out.flush()
         where = f"[{self.context}] " if self.context else ""
-        self._err.write(f"{harmless(where + question)} [y/N] ")
-        self._err.flush()
-        return self._terminal.readline().strip().lower() in ("y", "yes")
+        with _interruptible():
+            self._err.write(f"{harmless(where + question)} [y/N] ")
+            self._err.flush()
+            answer = self._terminal.readline()
+        return answer.strip().lower() in ("y", "yes")
 
     def note(self, address: str, remark: str | None) -> None:
         """Print what a server adds to an answer, if anything, apart from the output."""
@@ -211,6 +217,25 @@ class Job:
         if self._open_line:
             self.line()
         self._out.flush()
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end a wait for a person at once: asyncio's handler lets the loop do it, which runs after the answer.
+
+    Only the main thread gets signals. Raises KeyboardInterrupt also for a Ctrl-C that came before.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise KeyboardInterrupt
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _dashed(key: str) -> str:
