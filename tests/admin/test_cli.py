@@ -211,12 +211,21 @@ async def test_what_cannot_be_done_is_said_in_one_line(line: tuple[str, ...], wo
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (("updateTopic", "-t", "T", "-b", "127.0.0.1:1", "-r", "x"), "option -r takes a whole number, not 'x'"),
+        (
+            ("updateTopic", "-t", "T", "-b", "127.0.0.1:1", "-r", "x"),
+            "option -r (--readQueueNums) takes a whole number, not 'x'",
+        ),
         (("topicList", "-n", "http://here:9876"), "a nameserver is named as host:port, without 'http://'"),
         (("topicList", "-n", "here:70000"), "'here:70000' is no address of a nameserver: a port is a number from 1"),
         (("topicList", "--timeout", "0"), "option --timeout takes seconds, more than 0 and at most 3600, not '0'"),
-        (("clusterList", "-n", "127.0.0.1:1", "-i", "0"), "option -i takes seconds, 1 or more, not 0"),
-        (("updateTopic", "-t", "T", "-b", "127.0.0.1:1", "-o", "x"), "option -o takes true or false, not 'x'"),
+        (
+            ("clusterList", "-n", "127.0.0.1:1", "-i", "0"),
+            "option -i (--interval) takes a whole number, 1 or more, not 0",
+        ),
+        (
+            ("updateTopic", "-t", "T", "-b", "127.0.0.1:1", "-o", "x"),
+            "option -o (--order) takes true or false, not 'x'",
+        ),
         (
             ("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "yesterdays"),
             "'yesterdays' is no time: give ms since 1970",

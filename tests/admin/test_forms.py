@@ -282,4 +282,4 @@ async def test_a_message_and_a_member_are_watched(lab: Lab) -> None:
 async def test_only_reads_are_watched(lab: Lab) -> None:
     assert "--watch" not in str([find(name) for name in ("exportMetrics", "updateTopic")])
     done = await lab.mqadmin("topicList", "--watch", "0")
-    assert (done.status, done.err) == (2, "mqadmin topicList: option --watch takes seconds, 1 or more, not 0\n")
+    assert (done.status, done.err) == (2, "mqadmin topicList: option --watch takes a whole number, 1 or more, not 0\n")

@@ -140,8 +140,8 @@ async def test_up_to_a_time_that_is_to_come(lab: Lab) -> None:
         (("tail", "T", "--from", "whenever"), "whenever"),
         (("send", "T", "-c", "0"), "1 or more"),
         (("send", "T", "--json", "--lines"), "give one of --json and --lines"),
-        (("move", "g", "--to", "nowhere"), "takes topic or retry"),
-        (("move", "g", "--count", "0"), "option --count takes a number of messages, 1 or more, not 0"),
+        (("move", "g", "--to", "nowhere"), "option --to takes topic, retry, not 'nowhere'"),
+        (("move", "g", "--count", "0"), "option --count takes a whole number, 1 or more, not 0"),
     ],
 )
 async def test_wrong_command_lines(lab: Lab, line: tuple[str, ...], words: str) -> None:

@@ -122,7 +122,7 @@ async def test_a_cluster_that_nobody_reaches_is_unknown(lab: Lab) -> None:
 async def test_wrong_questions(lab: Lab) -> None:
     for line, words in (
         ((), "<what> is missing: give it as the first word, or with --what"),
-        (("shrug",), "there is no check 'shrug': lag, broker,"),
+        (("shrug",), "<what> takes lag, broker, cluster, disk, slave, members, topic, not 'shrug'"),
         (("lag",), "give the consumer group with -g"),
         (("topic",), "give the topic with -t"),
         (("lag", "-g", "g", "-w", "many"), "takes a number, not 'many'"),

@@ -15,7 +15,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TextIO
 
-from eruca.admin import commands, contexts, help_pages, posix, printers, security, sessions
+from eruca.admin import commands, contexts, help_pages, posix, printers, security, sessions, values
 from eruca.admin.catalogue import SET, in_full, names
 from eruca.admin.client import Admin
 from eruca.admin.command import COLORS, COMMON, FORMS, OUTPUT, WATCH, Colors, Command, Job, Shown
@@ -108,6 +108,7 @@ async def _run(
             out.write(help_pages.page(found))
             return Status.DONE
         with in_zone(given.get("tz")):
+            values.judge(found.options, given, found.operand)
             return await _do(found, given, environment, properties, streams)
     except (AdminError, ProtocolError) as error:
         return _failed(found, error, streams)
@@ -292,8 +293,6 @@ def _form(found: Command, given: Mapping[str, str], environment: Mapping[str, st
 async def _show(found: Command, job: Job, form: str) -> None:
     """Run a command and print what it gives, with ``--watch`` again and again."""
     every = job.number(WATCH.key)
-    if job.has(WATCH.key) and every < 1:
-        raise BadValue(f"option {WATCH} takes seconds, 1 or more, not {every}")
     while True:
         try:
             await _show_once(found, job, form)

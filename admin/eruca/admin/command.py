@@ -21,7 +21,7 @@ import msgspec
 from eruca.admin import posix
 from eruca.admin.catalogue import LINES
 from eruca.admin.client import Admin, check_address
-from eruca.admin.errors import MEANINGS, AdminError, BadValue, Status
+from eruca.admin.errors import MEANINGS, AdminError, Status
 from eruca.admin.posix import Operand, Option
 from eruca.admin.text import columns, harmless
 from eruca.protocol.bodies import Body
@@ -30,13 +30,15 @@ COLORS = ("auto", "always", "never")
 COMMON = (
     Option("h", "help", "print this text", takes_value=False),
     Option("n", "namesrvAddr", "nameservers, host:port;...; default: NAMESRV_ADDR, else ROCKETMQ_NAMESRV_ADDR"),
-    Option("", "timeout", "seconds for each request; default 5, for some 15", kind="number"),
+    Option("", "timeout", "seconds for each request; default 5, for some 15", kind="number", is_decimal=True),
     Option("", "tz", "the time zone of all times, such as Europe/Berlin or UTC; default: this machine's"),
     Option("", "color", "always, never, or auto: on a terminal, if NO_COLOR is not set", choices=COLORS),
 )
 
 OUTPUT = "output"
-WATCH = Option("", "watch", "ask again every N seconds, until interrupted; default 2", usual="2", kind="number")
+WATCH = Option(
+    "", "watch", "ask again every N seconds, until interrupted; default 2", usual="2", kind="number", least=1
+)
 FORMS = ("apache", "table", "wide", "json", "jsonl", "yaml", "csv")
 """The forms of a result: that of Apache's mqadmin, and those of ``printers``."""
 
@@ -111,7 +113,7 @@ class Job:
         self._open_line = False
         self.colors = colors
 
-    # ------------------------------------------------------------------ options
+    # ------------------------------------------------------------------ options, whose values were judged
 
     def has(self, letter: str) -> bool:
         """Whether an option was given."""
@@ -126,21 +128,12 @@ class Job:
         return self.text(letter) if letter in self._given else None
 
     def number(self, letter: str, default: int = 0) -> int:
-        """The value of an option as a whole number. Raises BadValue."""
-        text = self.maybe(letter)
-        try:
-            return default if text is None else int(text)
-        except ValueError:
-            raise BadValue(f"option {_dashed(letter)} takes a whole number, not '{text}'") from None
+        """The value of an option as a whole number."""
+        return int(self.text(letter, str(default)))
 
     def truth(self, letter: str, default: bool) -> bool:
-        """The value of an option as true or false. Raises BadValue."""
-        text = self.maybe(letter)
-        if text is None:
-            return default
-        if text.lower() not in ("true", "false"):
-            raise BadValue(f"option {_dashed(letter)} takes true or false, not '{text}'")
-        return text.lower() == "true"
+        """The value of an option as true or false."""
+        return self.text(letter, str(default)).lower() == "true"
 
     # ------------------------------------------------------------------ output
 
@@ -236,10 +229,6 @@ def _interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _dashed(key: str) -> str:
-    return f"-{key}" if len(key) == 1 else f"--{key}"
 
 
 @dataclass(frozen=True, slots=True)

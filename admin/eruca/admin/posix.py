@@ -15,6 +15,8 @@ from eruca.admin.errors import UsageError
 from eruca.admin.text import nearest
 
 WIDTH = 110
+INT32, INT64 = 2**31 - 1, 2**63 - 1
+"""The largest numbers of Java's types ``int`` and ``long``."""
 KINDS = ("topic", "group", "broker", "address", "cluster", "member", "time", "number", "boolean", "file", "place")
 """What values of options name: a broker's name is a ``broker``, its host:port an ``address``, and where a group or a
 reader is to begin a ``place``."""
@@ -42,7 +44,13 @@ class Option:
     usual: str = ""
     """The value of an option that stands alone; "": it needs one."""
     choices: tuple[str, ...] = ()
-    """All values that it takes, if these are few."""
+    """All values that it takes, if these are few; of a number, those that are of use."""
+    least: int = 0
+    """The smallest number that it takes."""
+    most: int = INT32
+    """The largest one."""
+    is_decimal: bool = False
+    """Whether the number may have a fraction; what reads it judges it."""
 
     def __post_init__(self) -> None:
         if self.kind not in ("", *KINDS):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from eruca.admin.client import Admin
 from eruca.admin.command import BROKER, CLUSTER, DELETION, Job, Shown, agree_to_deletion, command, first_of
 from eruca.admin.errors import AdminError
-from eruca.admin.posix import Option
+from eruca.admin.posix import INT64, Option
 from eruca.admin.results import brokers as found
 from eruca.admin.results.acts import Act, Value
 from eruca.admin.results.users import users_of_deleted_topics
@@ -159,8 +159,8 @@ _STATS = "%-64.64s  %-64s  %-32.32s  %-4s  %-20s  %-20s  %-20s  %s"
 @command(
     "brokerConsumeStats",
     Option("b", "brokerAddr", "the broker, as host:port", required=True, kind="address"),
-    Option("t", "timeoutMillis", "timeout in ms; default 50000", kind="number"),
-    Option("l", "level", "only queues with at least this lag; default 0", kind="number"),
+    Option("t", "timeoutMillis", "timeout in ms; default 50000", kind="number", least=1),
+    Option("l", "level", "only queues with at least this lag; default 0", kind="number", most=INT64),
     Option("o", "order", "true: only ordered topics; default false", kind="boolean"),
     results=(found.LagOfBroker,),
 )

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from eruca.admin.command import Job, Shown, command
-from eruca.admin.errors import BadValue
 from eruca.admin.posix import Option
 from eruca.admin.results import brokers as found
 
@@ -18,15 +17,13 @@ _MORE = "%-16s  %-32s %14s %14s %14s %14s"
 @command(
     "clusterList",
     Option("m", "moreStats", "messages of yesterday and today", takes_value=False),
-    Option("i", "interval", "repeat every N seconds, until interrupted", kind="number"),
+    Option("i", "interval", "repeat every N seconds, until interrupted", kind="number", least=1),
     results=(found.Brokers,),
     reads=True,
 )
 async def cluster_list(job: Job) -> AsyncIterator[Shown]:
     """106, and 28 at each broker."""
     interval = job.number("i", 1)
-    if interval < 1:
-        raise BadValue(f"option -i takes seconds, 1 or more, not {interval}")
     show = _print_totals if job.has("m") else _print_load
     while True:
         result = await found.brokers(job.admin)

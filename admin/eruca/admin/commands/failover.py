@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 
 from eruca.admin.command import BROKER, MASTERS, Job, Shown, command, first_of
-from eruca.admin.errors import AdminError, BadValue, NotFound
-from eruca.admin.posix import Option
+from eruca.admin.errors import AdminError, NotFound
+from eruca.admin.posix import INT64, Option
 from eruca.admin.results import failover as found
 from eruca.admin.results import recreation
 from eruca.admin.text import millis_text, nearest
@@ -25,13 +25,11 @@ CONTROLLER = Option(
 )
 NAMED = Option("b", "brokerName", "the group of brokers with this name", kind="broker")
 GROUPS = Option("c", "clusterName", "all groups of brokers of this cluster", kind="cluster")
-AGAIN = Option("i", "interval", "repeat every N seconds, until interrupted", kind="number")
+AGAIN = Option("i", "interval", "repeat every N seconds, until interrupted", kind="number", least=1)
 
 
 async def _repeated(job: Job, look: Callable[[], Awaitable[Shown]]) -> AsyncIterator[Shown]:
     interval = job.number("i", 1)
-    if interval < 1:
-        raise BadValue(f"option -i takes seconds, 1 or more, not {interval}")
     while True:
         yield await look()
         if not job.has("i"):
@@ -137,7 +135,9 @@ def _print_master(job: Job, address: str, state: HARuntimeInfo) -> None:
 @command(
     "electMaster",
     CONTROLLER,
-    Option("b", "brokerId", "the number of the broker that is to be the master", required=True, kind="number"),
+    Option(
+        "b", "brokerId", "the number of the broker that is to be the master", required=True, kind="number", most=INT64
+    ),
     Option("bn", "brokerName", "the group of brokers with this name", required=True, kind="broker"),
     Option("c", "clusterName", "the cluster of the group", required=True, kind="cluster"),
     results=(found.Elected,),

@@ -26,7 +26,7 @@ from eruca.admin.command import (
 from eruca.admin.commands.topic import drop_topic
 from eruca.admin.errors import BadValue, PeerRefused, Status
 from eruca.admin.lookups import ask_each, online, readable_queues, running_info, running_infos
-from eruca.admin.posix import Option
+from eruca.admin.posix import INT64, Option
 from eruca.admin.results import groups as found
 from eruca.admin.results.acts import Act, settings_of
 from eruca.admin.results.member_states import MemberState, badly_shared, member_state
@@ -58,9 +58,15 @@ CONSUMER_GROUP = Option("g", "consumerGroup", "name of the consumer group", requ
     Option("m", "consumeFromMinEnable", "true: it may start from the first message; default false", kind="boolean"),
     Option("d", "consumeBroadcastEnable", "true: it may broadcast; default false", kind="boolean"),
     Option("q", "retryQueueNums", "queues of its retry topic; default 1", kind="number"),
-    Option("r", "retryMaxTimes", "maximum number of retries of a message; default 16", kind="number"),
-    Option("i", "brokerId", "the broker id that it pulls from; default 0", kind="number"),
-    Option("w", "whichBrokerWhenConsumeSlowly", "the broker id to pull from when it lags; default 1", kind="number"),
+    Option("r", "retryMaxTimes", "maximum number of retries of a message; default 16", kind="number", least=-1),
+    Option("i", "brokerId", "the broker id that it pulls from; default 0", kind="number", most=INT64),
+    Option(
+        "w",
+        "whichBrokerWhenConsumeSlowly",
+        "the broker id to pull from when it lags; default 1",
+        kind="number",
+        most=INT64,
+    ),
     Option(
         "a",
         "notifyConsumerIdsChanged",

@@ -24,7 +24,7 @@ from eruca.admin.messages import (
     send,
     view,
 )
-from eruca.admin.posix import Option
+from eruca.admin.posix import INT64, Option
 from eruca.admin.results import messages as results
 from eruca.admin.results.answer import errors_of
 from eruca.admin.results.message_tracks import tracks
@@ -281,7 +281,7 @@ async def query_by_unique_key(job: Job) -> AsyncIterator[Shown]:
     TOPIC,
     Option("b", "brokerName", "the broker's name", required=True, kind="broker"),
     Option("i", "queueId", "the queue id", required=True, kind="number"),
-    Option("o", "offset", "the offset", required=True, kind="number"),
+    Option("o", "offset", "the offset", required=True, kind="number", most=INT64),
     results=(results.Found,),
 )
 async def query_by_offset(job: Job) -> Shown:
@@ -302,7 +302,7 @@ async def query_by_offset(job: Job) -> Shown:
     "queryCq",
     TOPIC,
     Option("q", "queue", "the queue id", required=True, kind="number"),
-    Option("i", "index", "the first unit", required=True, kind="number"),
+    Option("i", "index", "the first unit", required=True, kind="number", most=INT64),
     Option("c", "count", "number of units; default 10", kind="number"),
     Option("b", "broker", "the broker, as host:port; default: the first of the topic", kind="address"),
     Option("g", "consumer", "a consumer group, whose filter is applied to each", kind="group"),

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from eruca.admin.command import Job, Shown, command
-from eruca.admin.errors import AdminError, BadValue
+from eruca.admin.errors import AdminError
 from eruca.admin.posix import Option
 from eruca.admin.results.monitor import Line, Monitor
 from eruca.admin.text import millis_text
@@ -15,17 +15,13 @@ from eruca.admin.text import millis_text
 
 @command(
     "startMonitoring",
-    Option("", "interval", "seconds from round to round; default 60", kind="number"),
-    Option("", "rounds", "end after this number of rounds; default: never", kind="number"),
+    Option("", "interval", "seconds from round to round; default 60", kind="number", least=1),
+    Option("", "rounds", "end after this number of rounds; default: never", kind="number", least=1),
     results=(Line,),
 )
 async def start_monitoring(job: Job) -> AsyncIterator[Shown]:
     """206 and, for each group with members, 203, 208, 307, and the last message of each queue; 106 and 28."""
     interval, rounds = job.number("interval", 60), job.number("rounds")
-    if interval < 1:
-        raise BadValue(f"option --interval takes seconds, 1 or more, not {interval}")
-    if job.has("rounds") and rounds < 1:
-        raise BadValue(f"option --rounds takes a number, 1 or more, not {rounds}")
     monitor = Monitor(job.admin)
     done = 0
     while True:

@@ -12,7 +12,7 @@ from functools import partial
 from eruca.admin.command import TOPIC, Job, Shown, command
 from eruca.admin.errors import AdminError, BadValue, NotFound, Partial, Status
 from eruca.admin.lookups import END, consume_stats, masters_in, store_offset
-from eruca.admin.posix import Operand, Option
+from eruca.admin.posix import INT64, Operand, Option
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Done
 from eruca.admin.resets.choices import NEW_GROUP, SWITCHES, options
@@ -41,7 +41,7 @@ SAFETY = (
 _RESET = "%-40.32s  %-40s  %-40s"
 _ROLLBACK = "%-20.32s  %-20s  %-20s  %-20s  %-20s  %-20s"
 _PLAN = "%-11s  %-8s  %-10s  %-10s  %-13s  %-13s  %-23s  %-6s  %-8s  %s"
-_WAIT = 15.0
+_WAIT = 15
 _SECONDS = re.compile(r"\d{10}")
 
 
@@ -60,7 +60,7 @@ _SECONDS = re.compile(r"\d{10}")
     Option("c", "cplus", "for groups with members in C++", takes_value=False),
     Option("b", "broker", "of 5.x: only queue -q at this broker, as host:port", added=True, kind="address"),
     Option("q", "queue", "of 5.x: the queue", added=True, kind="number"),
-    Option("o", "offset", "of 5.x: its new offset", added=True, kind="number"),
+    Option("o", "offset", "of 5.x: its new offset", added=True, kind="number", most=INT64),
     *SAFETY,
     results=(QueueMove,),
 )
@@ -163,8 +163,8 @@ async def offsets(job: Job) -> AsyncIterator[Shown]:
         found = await stored_offsets(job.admin, await masters_in(job.admin, job.maybe("c")), job.text("g"))
         yield Shown(found, lambda: job.line(indented(found)))
         return
-    if job.text("what") != _IMPORT or not job.has("file"):
-        raise BadValue("offsets takes export -g GROUP, or import --file FILE")
+    if not job.has("file"):
+        raise BadValue("give the file with --file")
     group, table = _offsets_in(job.text("file"), job.text("g"))
     places = {topic: Table(table, job.text("file")) for topic in sorted({queue.topic for queue in table})}
     async for each in _reset(job, group, places, None, None):
@@ -221,7 +221,7 @@ async def _reset_one_queue(job: Job, target: Target, when: str) -> AsyncIterator
     if not reset.plan.moves:
         raise NotFound(f"topic {job.text('t')} has no queue {job.text('q')} on {broker}")
     await _explain(job, reset)
-    async with performed(reset, job.environment, job.say, _seconds(job)) as done:
+    async with performed(reset, job.environment, job.say, job.number("wait", _WAIT)) as done:
         text = title + "".join(f"\nreset consumer offset to {offset}" for offset in done.offsets.values())
         for each in _shown(reset, done, partial(job.line, text)):
             yield each
@@ -259,7 +259,7 @@ async def _performed(
             yield each
         return
     await _explain(job, reset)
-    async with performed(reset, job.environment, job.say, _seconds(job)) as done:
+    async with performed(reset, job.environment, job.say, job.number("wait", _WAIT)) as done:
         for each in _shown(reset, done, partial(_print, job, reset, done, online_title, offline_title)):
             yield each
 
@@ -292,13 +292,6 @@ async def _explain(job: Job, reset: Reset) -> None:
         job.say(
             f"not touched: {counted(waiting, 'message')} in {retry_topic(group)}, and delayed ones (see --with-retries)"
         )
-
-
-def _seconds(job: Job) -> float:
-    seconds = job.number("wait", int(_WAIT))
-    if seconds < 0:
-        raise BadValue("option --wait takes seconds, 0 or more")
-    return seconds
 
 
 def _print(job: Job, reset: Reset, done: Done, online_title: str | None, offline_title: str | None) -> None:

@@ -12,7 +12,7 @@ from eruca.admin.errors import AdminError, BadValue, NoAnswer
 from eruca.admin.expressions import tag_expression
 from eruca.admin.lookups import END, broker_address, offset_at, queues_and_brokers
 from eruca.admin.messages import Pulled, body_of, message_id, pull, pulled_properties
-from eruca.admin.posix import Option
+from eruca.admin.posix import INT32, INT64, Option
 from eruca.admin.results.messages import Message, TagCount, message_of
 from eruca.admin.text import map_text, point_of_time, shown
 from eruca.protocol import api
@@ -45,11 +45,11 @@ def _times(job: Job, first: str, second: str) -> tuple[int, int]:
     TOPIC,
     Option("b", "brokerName", "the broker's name", kind="broker"),
     Option("i", "queueId", "the queue id; needs -b", kind="number"),
-    Option("o", "offset", "the first offset; needs -i", kind="number"),
+    Option("o", "offset", "the first offset; needs -i", kind="number", least=-INT64, most=INT64),
     Option("g", "consumerGroup", "the group to consume as; its offsets are not moved", kind="group"),
     Option("s", "beginTimestamp ", "from here on: ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS", kind="time"),
     Option("e", "endTimestamp ", "up to here: ms since 1970 or yyyy-MM-dd#HH:mm:ss:SSS", kind="time"),
-    Option("c", "MessageNumber", "maximum number of messages; default 128", kind="number"),
+    Option("c", "MessageNumber", "maximum number of messages; default 128", kind="number", least=-INT32),
     results=(Message,),
     reads=True,
 )

@@ -16,14 +16,16 @@ from eruca.admin.results.messages import ResponseTime, SentMessage, sent_message
 from eruca.admin.text import seconds_text, shown
 from eruca.protocol.queues import MessageQueue
 
+_LARGEST = 16 << 20
+"""Bytes of the largest frame that a server takes; a message is smaller."""
 _SENT = "%-32s  %-4s  %-20s    %s"
 
 
 @command(
     "sendMsgStatus",
     Option("b", "brokerName", "the broker's name, which is a topic too", required=True, kind="broker"),
-    Option("s", "messageSize", "bytes of a message; default 128", kind="number"),
-    Option("c", "count", "number of messages; default 50", kind="number"),
+    Option("s", "messageSize", "bytes of a message; default 128", kind="number", most=_LARGEST),
+    Option("c", "count", "number of messages; default 50", kind="number", least=1),
     results=(SentMessage,),
 )
 async def send_msg_status(job: Job) -> AsyncIterator[Shown]:
@@ -41,8 +43,8 @@ async def send_msg_status(job: Job) -> AsyncIterator[Shown]:
 @command(
     "checkMsgSendRT",
     TOPIC,
-    Option("a", "amount", "number of messages; default 100", kind="number"),
-    Option("s", "size", "bytes of a message; default 128", kind="number"),
+    Option("a", "amount", "number of messages; default 100", kind="number", least=1),
+    Option("s", "size", "bytes of a message; default 128", kind="number", most=_LARGEST),
     results=(SentMessage,),
 )
 async def check_send_time(job: Job) -> AsyncIterator[Shown]:
@@ -82,12 +84,12 @@ def _failed(queue: MessageQueue, seconds: float) -> SentMessage:
 
 @command(
     "clusterRT",
-    Option("a", "amount", "messages of a round; default 100", kind="number"),
-    Option("s", "size", "bytes of a message; default 128", kind="number"),
+    Option("a", "amount", "messages of a round; default 100", kind="number", least=1),
+    Option("s", "size", "bytes of a message; default 128", kind="number", most=_LARGEST),
     Option("c", "cluster", "only this cluster", kind="cluster"),
     Option("p", "print log", "true: print a log line with the time; default false", kind="boolean"),
     Option("m", "machine room", "the machine room in a log line; default noname"),
-    Option("i", "interval", "seconds between two rounds; default 10", kind="number"),
+    Option("i", "interval", "seconds between two rounds; default 10", kind="number", least=1),
     results=(ResponseTime,),
 )
 async def cluster_send_time(job: Job) -> AsyncIterator[Shown]:

@@ -39,7 +39,7 @@ LAST = 10
     Option("", "from", f"first, last, a time, an offset, group:OTHER; default: the last {LAST} messages", kind="place"),
     Option("", "until", "up to this time, which may be to come", kind="time"),
     Option("", "follow", "go on with what comes", takes_value=False),
-    Option("c", "count", f"messages at most; without --from the last N, default {LAST}", kind="number"),
+    Option("c", "count", f"messages at most; without --from the last N, default {LAST}", kind="number", least=1),
     Option("s", "tags", "only these tags: TagA || TagB"),
     Option("", "sql", "only what fits this condition in SQL92, where the brokers allow it"),
     Option("k", "key", "only messages with this key"),
@@ -74,8 +74,6 @@ def _print(job: Job, text: str) -> None:
 async def _wish(job: Job) -> Wish:
     topic, until = job.text("t"), job.maybe("until")
     most = job.number("c") if job.has("c") else None
-    if most is not None and most < 1:
-        raise BadValue(f"option -c takes a number of messages, 1 or more, not {most}")
     if job.has("s") and job.has("sql"):
         raise BadValue("give one of -s and --sql")
     kind = SQL92 if job.has("sql") else TAG
@@ -107,8 +105,8 @@ async def _wish(job: Job) -> Wish:
     "send",
     Option("k", "key", "keys of each message, separated by blanks"),
     Option("g", "tag", "the tag of each message"),
-    Option("c", "count", "send each message N times; default 1", kind="number"),
-    Option("", "rate", "messages a second at most", kind="number"),
+    Option("c", "count", "send each message N times; default 1", kind="number", least=1),
+    Option("", "rate", "messages a second at most", kind="number", least=1),
     Option(
         "", "json", "each line is a message in JSON; those of 'tail -o jsonl' are known without it", takes_value=False
     ),
@@ -120,8 +118,6 @@ async def _wish(job: Job) -> Wish:
 async def send_lines(job: Job) -> Shown:
     """310 to the queues of the topic in turn; a copied message goes to the queue of its number."""
     times, rate = job.number("c", 1), job.number("rate")
-    if times < 1 or (job.has("rate") and rate < 1):
-        raise BadValue("options -c and --rate take a number, 1 or more")
     if job.has("json") and job.has("lines"):
         raise BadValue("give one of --json and --lines")
     if job.source is None:
@@ -167,8 +163,8 @@ class Moved(Answer, frozen=True, kw_only=True, rename="camel"):
     Option("", "from", "only those that were given up at this time or later", kind="time"),
     Option("", "until", "only those that were given up at this time or earlier", kind="time"),
     Option("", "to", "topic: all groups of the topic get them; retry: only this group", choices=("topic", "retry")),
-    Option("", "count", "messages at most; the next call goes on behind them", kind="number"),
-    Option("", "rate", "messages a second at most", kind="number"),
+    Option("", "count", "messages at most; the next call goes on behind them", kind="number", least=1),
+    Option("", "rate", "messages a second at most", kind="number", least=1),
     Option("", "dry-run", "count them, and end with 3 (0: there are none)", takes_value=False),
     Option("", "yes", "ask nothing", takes_value=False),
     results=(Moved,),
@@ -181,11 +177,7 @@ async def move(job: Job) -> Shown:
     from eruca.client.errors import CallTimeout, ClientError
 
     group, to = job.text("g"), job.text("to", "topic")
-    if to not in ("topic", "retry"):
-        raise BadValue(f"option --to takes topic or retry, not '{to}'")
     most = job.number("count") if job.has("count") else None
-    if most is not None and most < 1:
-        raise BadValue(f"option --count takes a number of messages, 1 or more, not {most}")
     begin = point_of_time(job.text("from")) if job.has("from") else 0
     end = point_of_time(job.text("until")) if job.has("until") else 2**63 - 1
     admin: Admin = job.admin

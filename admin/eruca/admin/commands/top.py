@@ -9,7 +9,7 @@ from contextlib import suppress
 from eruca.admin.client import Admin
 from eruca.admin.command import Job, command
 from eruca.admin.commands.screen import Cell, Screen, View, keys_of, single_keys
-from eruca.admin.errors import AdminError, BadValue
+from eruca.admin.errors import AdminError
 from eruca.admin.lookups import ask_each
 from eruca.admin.posix import Option
 from eruca.admin.results.answer import PeerError
@@ -113,13 +113,11 @@ _VIEWS: dict[str, tuple[View, _Ask]] = {
 
 @command(
     "top",
-    Option("i", "interval", "seconds from look to look; default 2", kind="number"),
+    Option("i", "interval", "seconds from look to look; default 2", kind="number", least=1),
 )
 async def top(job: Job) -> None:
     """28, 208, 315 and 203 in each round, of what the screen shows."""
     interval = job.number("i", 2)
-    if interval < 1:
-        raise BadValue(f"option -i takes seconds, 1 or more, not {interval}")
     if job.screen is None:
         raise AdminError("top needs a terminal; elsewhere take lag, clusterList or statsAll with --watch")
     screen = Screen([view for view, _ in _VIEWS.values()], f"mqadmin top   {seconds_text(now_ms())}")

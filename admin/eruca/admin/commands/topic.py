@@ -40,6 +40,8 @@ from eruca.protocol.queues import share_averagely
 _UNIT, _UNIT_SUB = 1, 2
 _DEFAULT_QUEUES = 8
 _PERMISSIONS = ("2", "4", "6")
+_ALL_BITS = 7
+"""The permission with the bit of template topics, too."""
 
 
 @command(
@@ -48,7 +50,14 @@ _PERMISSIONS = ("2", "4", "6")
     TOPIC,
     Option("r", "readQueueNums", "number of queues to read; default 8", kind="number"),
     Option("w", "writeQueueNums", "number of queues to write; default 8", kind="number"),
-    Option("p", "perm", "permission: 2 write, 4 read, 6 both (default)", choices=_PERMISSIONS),
+    Option(
+        "p",
+        "perm",
+        "permission: 2 write, 4 read, 6 both (default)",
+        kind="number",
+        most=_ALL_BITS,
+        choices=_PERMISSIONS,
+    ),
     Option("o", "order", "true: keep an order configuration for it; default false", kind="boolean"),
     Option("u", "unit", "true: a topic of a unit; default false", kind="boolean"),
     Option("s", "hasUnitSub", "true: units subscribe to it; default false", kind="boolean"),
@@ -180,7 +189,15 @@ async def delete_topic(job: Job) -> AsyncIterator[Shown]:
     "updateTopicPerm",
     *first_of(BROKER, MASTERS),
     TOPIC,
-    Option("p", "perm", "permission: 2 write, 4 read, 6 both", required=True, choices=_PERMISSIONS),
+    Option(
+        "p",
+        "perm",
+        "permission: 2 write, 4 read, 6 both",
+        required=True,
+        kind="number",
+        most=_ALL_BITS,
+        choices=_PERMISSIONS,
+    ),
     results=(Act,),
 )
 async def update_topic_perm(job: Job) -> AsyncIterator[Shown]:
@@ -374,8 +391,6 @@ async def update_order_conf(job: Job) -> Shown:
         await put_order(job.admin, topic, order)
         act = Act(action="put", kind="order", name=topic, place="nameservers", settings={"orderConf": order})
         return Shown(act, partial(job.write, f"update orderConf success. topic=[{topic}], orderConf=[{order}]"))
-    if method == "delete":
-        await job.admin.call_nameservers(api.DELETE_KV_CONFIG, key)
-        act = Act(action="delete", kind="order", name=topic, place="nameservers")
-        return Shown(act, partial(job.write, f"delete orderConf success. topic=[{topic}]"))
-    raise UsageError(f"option -m takes put, get or delete, not '{method}'")
+    await job.admin.call_nameservers(api.DELETE_KV_CONFIG, key)
+    act = Act(action="delete", kind="order", name=topic, place="nameservers")
+    return Shown(act, partial(job.write, f"delete orderConf success. topic=[{topic}]"))
