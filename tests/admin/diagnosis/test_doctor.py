@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
@@ -15,7 +16,7 @@ from eruca.broker.config import BrokerConfig
 from eruca.nameserver.app import Nameserver
 from eruca.nameserver.config import NamesrvConfig
 from eruca.protocol import api
-from eruca.protocol.bodies import ConsumerRunningInfo, KVTable, ProcessQueueInfo, SubscriptionData
+from eruca.protocol.bodies import ConsumerRunningInfo, KVTable, ProcessQueueInfo, SubscriptionData, TopicConfig
 from eruca.protocol.header import Empty
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting import Call, Reply, Router, Routes
@@ -317,6 +318,22 @@ async def test_a_member_that_hangs_is_named(ward: Ward) -> None:
     for at in (ward.broker, ward.beside.address):
         await ward.member("shop", "T", client_id="10.0.0.1@m", answering=lambda pushed: None, at=at)
     assert await ward.doctor("--timeout", "0.5", status=5) == []
+
+
+async def test_a_broker_that_hangs_is_named_for_a_group_too(ward: Ward) -> None:
+    await shop(ward)
+    await ward.members(ALL)
+    held: list[asyncio.StreamWriter] = []
+    async with await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        await ward.register("broker-c", address, TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
+        done = await ward.mqadmin("doctor", "shop", "--timeout", "0.5")
+        assert (done.status, done.out) == (5, "nothing is wrong at those that answer\n")
+        assert f"broker-c {address}" in done.err and "what it knows of shop is missing" in done.err
+        as_json = await ward.mqadmin("doctor", "shop", "--timeout", "0.5", "-o", "json")
+        assert [each["peer"] for each in json.loads(as_json.out)["errors"]] == [f"broker-c {address}"]
+        for writer in held:
+            writer.close()
 
 
 async def test_retries_and_dead_letters_that_grow(ward: Ward) -> None:

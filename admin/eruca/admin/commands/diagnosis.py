@@ -26,6 +26,6 @@ async def doctor(job: Job) -> Shown:
         for each in result.items if job.has("all") else in_short(result.items):
             job.line(str(each))
         if not result.items:
-            job.line("nothing is wrong")
+            job.line("nothing is wrong at those that answer" if result.errors else "nothing is wrong")
 
     return Shown(result, apache)

@@ -158,6 +158,12 @@ async def look(admin: Admin, group: str | None) -> Seen:
     groups = sorted(known) if group is None else [group]
     seen = await ask_each({name: _group(admin, name, masters, now, errors) for name in groups})
     errors += errors_of({f"group {name}": error for name, error in seen.errors.items()}, "it was not looked at")
+    if group is not None:  # in a whole cluster, a broker that is silent is a finding
+        silent_masters = {f"{each.name} {each.address}": each for each in brokers if each.is_master and each.silent}
+        errors += [
+            PeerError(peer=peer, code=None, text=each.silent, missing=f"what it knows of {group} is missing")
+            for peer, each in silent_masters.items()
+        ]
     found = [seen.answers[name] for name in groups if name in seen.answers]
     return Seen(at=now, views=views, brokers=brokers, groups=found, errors=errors)
 
