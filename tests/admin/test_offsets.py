@@ -56,6 +56,29 @@ async def member(lab: Lab) -> AsyncIterator[Member]:
         yield member
 
 
+@pytest.mark.parametrize("online", [False, True])
+async def test_queues_that_nobody_reads_stay_as_they_are(lab: Lab, online: bool) -> None:
+    await lab.done("updateTopic", "-c", "DefaultCluster", "-t", "W", "-r", "2", "-w", "4")
+    for number in range(4):
+        await lab.send("W", "one", "two", queue=number)
+    await lab.done("updateSubGroup", "-c", "DefaultCluster", "-g", "shop")
+    if online:
+        await lab.member("shop", "W")
+    await lab.commit("shop", "W", 0, 0)
+    for line in (
+        ("resetOffset", "--to", "last"),
+        ("resetOffset", "--to", START),
+        ("skipAccumulatedMessage",),
+        ("resetOffsetByTime", "-s", START),
+    ):
+        done = await lab.mqadmin(line[0], "-g", "shop", "-t", "W", *line[1:], "--wait", "0")
+        assert done.status in ((0, 5) if online else (0,)), done
+        assert (
+            "queues 2, 3 of broker-a are written but not read, and left as before; to let consumers read: "
+            f"updateTopic -b {lab.broker} -t W --keep -r N"
+        ) in done.err
+
+
 async def reset(lab: Lab, *line: str) -> Done:
     """A reset that must be done, whatever it tells."""
     done = await lab.mqadmin(*line)

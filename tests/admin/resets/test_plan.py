@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -112,6 +113,16 @@ def test_offsets_that_no_time_has_need_a_broker_that_knows_single_queues() -> No
     with pytest.raises(AdminError, match=r"a runs RocketMQ 4.9, which moves members only in all queues and to a time"):
         planned(old, 2, None)
     assert ways(planned(survey(broker("a", kind=Kind.APACHE_4)), 2, None)) == {"a": Way.STORED}
+
+
+def test_queues_that_are_written_and_not_read_are_left_alone() -> None:
+    a = replace(broker("a", group=members("m")), unread=[2, 3])
+    plan = planned(survey(a), 3)
+    assert (ways(plan), [move.seen.queue.queue_id for move in plan.moves]) == ({"a": Way.PUSHED_EACH}, [0, 1])
+    assert any("queues 2, 3 of a are written but not read" in each for each in plan.remarks)
+    with pytest.raises(AdminError, match="stop the members and reset then, or let them read all"):
+        planned(survey(replace(a, kind=Kind.APACHE_4)), 3)
+    assert ways(planned(survey(replace(a, kind=Kind.APACHE_4, group=None)), 3)) == {"a": Way.STORED}
 
 
 def test_the_first_message_after_a_time_is_asked_for_queue_by_queue() -> None:

@@ -159,6 +159,7 @@ def decide(
     remarks: list[str] = []
     if survey.members and not subscribed:
         remarks.append(f"no member of {group} subscribes {topic}: its offsets are stored, nobody consumes it now")
+    remarks += _unread(survey)
     if _is_known(survey):
         remarks += _without_offset(survey, targets)
     steps = []
@@ -185,6 +186,17 @@ def decide(
     return Plan(steps, subscribed, remarks, survey.missing)
 
 
+def _unread(survey: Survey) -> Iterator[str]:
+    for broker in survey.brokers:
+        if broker.unread:
+            ids, one = ", ".join(map(str, broker.unread)), len(broker.unread) == 1
+            yield (
+                f"{'queue' if one else 'queues'} {ids} of {broker.name} {'is' if one else 'are'} written but not read, "
+                "and left as before; to let consumers read: "
+                f"updateTopic -b {broker.address} -t {survey.topic} --keep -r N"
+            )
+
+
 def _without_offset(survey: Survey, targets: Mapping[MessageQueue, int]) -> Iterator[str]:
     for broker in survey.brokers:
         fresh = [seen.queue.queue_id for seen in broker.queues if seen.stored is None and seen.queue in targets]
@@ -206,11 +218,17 @@ def _way(broker: BrokerSeen, moves: Sequence[Move], timestamp: int | None, subsc
         return Way.NOTHING
     if not subscribed:
         return Way.STORED
-    whole = len(moves) == len(broker.queues)
+    whole = len(moves) == len(broker.queues) and not broker.unread
     if timestamp is not None and whole:
         return Way.PUSHED
     if broker.kind is not Kind.APACHE_4:
         return Way.PUSHED_EACH
+    if broker.unread:
+        raise AdminError(
+            f"nothing was moved: {broker.name} runs RocketMQ 4.9, which moves members only in all queues that are "
+            "written, and consumers do not read all of them; stop the members and reset then, or let them read all "
+            "(updateTopic --keep -r N)"
+        )
     raise AdminError(
         f"nothing was moved: {broker.name} runs RocketMQ 4.9, which moves members only in all queues and to a time; "
         "stop the members and reset then, or give a time"

@@ -72,8 +72,11 @@ class BrokerSeen:
     knows_group: bool
     write_queues: int
     queues: Sequence[QueueSeen]
+    """Those that consumers read."""
     group: ConsumerConnection | None
     """The members that this broker knows; None if it knows none (206)."""
+    unread: Sequence[int] = ()
+    """The ids of queues that are written and that no consumer reads: a broker refuses every look into them."""
     groups: frozenset[str] = frozenset()
     """The names of all its groups."""
     topics_of_group: frozenset[str] = frozenset()
@@ -164,7 +167,7 @@ async def _broker(admin: Admin, group: str, topic: str, route: TopicRouteData, d
     queues = [
         QueueSeen(queue, seen.min_offset, seen.max_offset, _known(stored.get(queue.queue_id)))
         for queue, seen in sorted(stats.items())
-        if queue.queue_id < max(counts.read_queue_nums, counts.write_queue_nums)
+        if queue.queue_id < counts.read_queue_nums
     ]
     return BrokerSeen(
         name=data.broker_name,
@@ -173,6 +176,9 @@ async def _broker(admin: Admin, group: str, topic: str, route: TopicRouteData, d
         knows_group=group in known,
         write_queues=counts.write_queue_nums,
         queues=queues,
+        unread=[
+            each.queue_id for each in sorted(stats) if counts.read_queue_nums <= each.queue_id < counts.write_queue_nums
+        ],
         group=members,
         groups=frozenset(known),
         topics_of_group=frozenset(
