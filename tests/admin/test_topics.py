@@ -43,12 +43,18 @@ async def test_an_ordered_topic_keeps_an_order_configuration(lab: Lab) -> None:
     )
     get = ("updateOrderConf", "-t", "O", "-m", "get")
     assert (await lab.done(*get)).out == "get orderConf success. topic=[O], orderConf=[broker-a:3] \n"
-    await lab.done("updateOrderConf", "-t", "O", "-m", "put", "-v", "other:4")
+    put = await lab.mqadmin("updateOrderConf", "-t", "O", "-m", "put", "-v", "other:4")
+    assert (put.status, put.err) == (0, "the nameserver knows no broker other; it knows: broker-a\n")
     changed = await lab.mqadmin("updateTopic", "-b", lab.broker, "-t", "O", "-o", "true")
-    assert changed.err == f"{lab.broker}: order false -> true, readQueueNums 3 -> 8, writeQueueNums 3 -> 8\n"
+    assert changed.err == (
+        f"{lab.broker}: order false -> true, readQueueNums 3 -> 8, writeQueueNums 3 -> 8\n"
+        "nameservers: order configuration other:4 -> other:4;broker-a:8\n"
+    )
     assert (await lab.done(*get)).out == "get orderConf success. topic=[O], orderConf=[other:4;broker-a:8] \n"
     all_of_it = await lab.mqadmin("updateTopic", "-c", "DefaultCluster", "-t", "O", "-o", "true", "-p", "4")
-    assert all_of_it.err == f"{lab.broker}: perm 6 -> 4\n"
+    assert all_of_it.err == (
+        f"{lab.broker}: perm 6 -> 4\nnameservers: order configuration other:4;broker-a:8 -> broker-a:8\n"
+    )
     assert all_of_it.out == (
         f"create topic to {lab.broker} success.\nset cluster orderConf. isOrder=true, orderConf=[broker-a:8]"
         + CONFIG.format(name="O", queues=8, perm="R--", order="true")
@@ -62,6 +68,46 @@ async def test_an_ordered_topic_keeps_an_order_configuration(lab: Lab) -> None:
         "mqadmin updateOrderConf: No config item, Namespace: ORDER_TOPIC_CONFIG Key: O "
         f"(code 22 from {lab.nameserver})\n",
     )
+
+
+async def test_a_change_of_something_else_keeps_the_order_configuration(lab: Lab) -> None:
+    await lab.done("updateTopic", "-c", "DefaultCluster", "-t", "F", "-r", "2", "-w", "2", "-o", "true")
+    await lab.done("updateOrderConf", "-t", "F", "-m", "put", "-v", "broker-a:8")
+    get = ("updateOrderConf", "-t", "F", "-m", "get")
+    for where in (("-c", "DefaultCluster"), ("-b", lab.broker)):
+        changed = await lab.mqadmin("updateTopic", "-t", "F", *where, "-p", "4", "--keep")
+        assert (changed.status, "orderConf" in changed.out) == (0, False)
+        assert (await lab.done(*get)).out == "get orderConf success. topic=[F], orderConf=[broker-a:8] \n"
+    asked = await lab.mqadmin("topic", "set", "-t", "F", "-c", "DefaultCluster", "-o", "true", answers="n\n")
+    assert "nameservers: order configuration broker-a:8 -> broker-a:2\nIt exists" in asked.err
+    assert (asked.status, (await lab.done(*get)).out.count("broker-a:8")) == (1, 1)
+    given = await lab.mqadmin("topic", "set", "-t", "F", "-c", "DefaultCluster", "-o", "true")
+    assert "set cluster orderConf. isOrder=true, orderConf=[broker-a:2]" in given.out
+    assert "nameservers: order configuration broker-a:8 -> broker-a:2\n" in given.err
+
+
+async def test_an_order_configuration_is_judged(lab: Lab, tmp_path: Path) -> None:
+    put = ("updateOrderConf", "-t", "F", "-m", "put", "-v")
+    for value in ("abc", "broker-a:abc", "broker-a:-1", "broker-a", "broker-a:8;;broker-b:8", ":8"):
+        done = await lab.mqadmin(*put, value)
+        assert (done.status, done.out) == (2, ""), done
+        assert "option -v (--orderConf) takes broker:queues;broker:queues" in done.err
+        file = tmp_path / "cluster.json"
+        file.write_text(f'{{"orderConf": {{"F": "{value}"}}}}')
+        assert (await lab.mqadmin("diff", "-f", str(file))).status == 2
+        assert (await lab.mqadmin("apply", "-f", str(file))).status == 2
+    assert (await lab.mqadmin("updateOrderConf", "-t", "F", "-m", "get")).status == 4
+    early = await lab.mqadmin(*put, "broker-a:8;broker-b:8;")
+    assert early.out == "update orderConf success. topic=[F], orderConf=[broker-a:8;broker-b:8;]\n"
+    assert (early.status, early.err) == (
+        0,
+        "the nameserver knows no broker broker-b; it knows: broker-a\nthere is no topic F yet\n",
+    )
+
+
+async def test_a_change_that_is_refused_is_not_shown_as_made(lab: Lab) -> None:
+    done = await lab.mqadmin("updateTopic", "-t", "TBW102", "-b", lab.broker)
+    assert (done.status, "->" in done.err) == (1, False), done
 
 
 async def test_an_unknown_cluster_is_said_with_those_that_are_known(lab: Lab) -> None:

@@ -344,20 +344,27 @@ def _output(others: Sequence[Option], forms: tuple[str, ...]) -> Option:
     )
 
 
-def agree_to_changes(job: Job, changes: Mapping[str, tuple[Body, Body]]) -> None:
-    """Print what becomes of settings that exist, by broker's address; at a terminal, ask. Raises AdminError for no."""
-    lines = []
+def agree_to_changes(job: Job, changes: Mapping[str, tuple[Body, Body]], *others: str) -> dict[str, str]:
+    """Ask a person about changes of settings that exist, by broker's address, and about ``others``.
+
+    Gives a line for each broker, which is to be said when its change is made; to a person all were said before.
+    Raises AdminError for no.
+    """
+    lines: dict[str, str] = {}
     for address, (old, new) in changes.items():
         before, after = msgspec.to_builtins(old), msgspec.to_builtins(new)
         fields = [
             f"{name} {_word(before[name])} -> {_word(after[name])}" for name in after if before[name] != after[name]
         ]
         if fields:
-            lines.append(f"{address}: {', '.join(fields)}")
-    for line in lines:
+            lines[address] = f"{address}: {', '.join(fields)}"
+    if not job.asks_a_person or not (lines or others):
+        return lines
+    for line in (*lines.values(), *others):
         job.say(line)
-    if lines and job.agreed("It exists, and this changes there. Go on?") is False:
+    if not job.agreed("It exists, and this changes there. Go on?"):
         raise AdminError("nothing was changed")
+    return {}
 
 
 def agree_to_deletion(job: Job, users: Sequence[object], question: str) -> None:

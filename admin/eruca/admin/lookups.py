@@ -96,6 +96,13 @@ async def topic_stats_at(admin: Admin, address: str, topic: str) -> dict[Message
     return TopicStatsTable.decode(answer.body).offset_table
 
 
+async def has_value(admin: Admin, key: routes.KVConfigKey) -> bool:
+    """Whether any nameserver has a value (101); true where it is not known."""
+    asked = await ask_each({each: admin.call(each, api.GET_KV_CONFIG, key) for each in admin.nameservers})
+    refused = [error for error in asked.errors.values() if isinstance(error, PeerRefused)]
+    return bool(asked.answers) or len(refused) < len(admin.nameservers)
+
+
 async def create_topic(admin: Admin, address: str, config: TopicConfig) -> None:
     """Create a topic at a broker, or change it (17)."""
     request = topics.CreateTopic(
@@ -152,6 +159,16 @@ def broker_address(addresses: dict[str, str], topic: str, name: str) -> str:
     if name not in addresses:
         raise NotFound(f"topic {topic} is not on broker {name}; its brokers: {', '.join(sorted(addresses))}")
     return addresses[name]
+
+
+async def queue_at(admin: Admin, topic: str, name: str, queue_id: int) -> tuple[MessageQueue, str]:
+    """A queue, and an address of its broker. Raises NotFound when the topic is not there or has no such queue there."""
+    route = await admin.route(topic)
+    address = broker_address(dict(broker_addresses(route)), topic, name)
+    own = [max(each.read_queue_nums, each.write_queue_nums) for each in route.queue_datas if each.broker_name == name]
+    if queue_id >= max(own, default=0):
+        raise NotFound(f"topic {topic} has no queue {queue_id} on broker {name}: it has {max(own, default=0)} queues")
+    return MessageQueue(topic, name, queue_id), address
 
 
 async def topics_in(admin: Admin, cluster: str) -> list[str]:

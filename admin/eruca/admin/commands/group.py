@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -86,10 +86,12 @@ async def update_group(job: Job) -> AsyncIterator[Shown]:
     masters = [address] if address is not None else await job.admin.masters(job.text("c"))
     olds = (await ask_each({each: found.group_at(job.admin, each, new.group_name) for each in masters})).strict()
     configs = {each: _group_config(job, old) if old and job.has("keep") else config for each, old in olds.items()}
-    agree_to_changes(job, {each: (old, configs[each]) for each, old in olds.items() if old is not None})
+    said = agree_to_changes(job, {each: (old, configs[each]) for each, old in olds.items() if old is not None})
     for each in masters:
         config = configs[each]
         await job.admin.call(each, api.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config.encode())
+        if each in said:
+            job.say(said[each])
         act = Act(action="put", kind="group", name=config.group_name, place=each, settings=settings_of(config))
         yield Shown(act, partial(job.line, f"create subscription group to {each} success."))
     yield Shown(None, partial(job.write, str(config)))
@@ -129,29 +131,33 @@ async def delete_group(job: Job) -> AsyncIterator[Shown]:
     there = await ask_each({each: found.group_at(job.admin, each, group) for each in places})
     users = await users_of_group(job.admin, group)
     agree_to_deletion(job, [*users.items, *users.errors], f"group {group} is in use. Delete it?")
-    async for each in _delete_group(job, request, address):
+    known = {each for each in places if each in there.errors or there.answers.get(each)}
+    async for each in _delete_group(job, request, address, known):
         yield each
-    if not there.errors and not any(there.answers.values()):
+    if not known:
         job.report(f"no broker that was asked had a consumer group {group}", Status.NOT_FOUND)
 
 
-async def _delete_group(job: Job, request: topics.DeleteSubscriptionGroup, address: str | None) -> AsyncIterator[Shown]:
+async def _delete_group(
+    job: Job, request: topics.DeleteSubscriptionGroup, address: str | None, known: Collection[str]
+) -> AsyncIterator[Shown]:
+    """``known`` are the addresses that have the group."""
     group = request.group_name
     if address is not None:
         await job.admin.call(address, api.DELETE_SUBSCRIPTIONGROUP, request)
-        yield _deleted(job, group, address, f"broker [{address}]")
+        yield _deleted(job, group, address, f"broker [{address}]", done=address in known)
         return
     cluster = job.text("c")
     for master in await job.admin.masters(cluster):
         await job.admin.call(master, api.DELETE_SUBSCRIPTIONGROUP, request)
-        yield _deleted(job, group, master, f"broker [{master}] in cluster [{cluster}]")
+        yield _deleted(job, group, master, f"broker [{master}] in cluster [{cluster}]", done=master in known)
     for topic in (retry_topic(group), dead_letter_topic(group)):
         async for each in drop_topic(job, cluster, topic):
             yield each
 
 
-def _deleted(job: Job, group: str, address: str, where: str) -> Shown:
-    act = Act(action="delete", kind="group", name=group, place=address)
+def _deleted(job: Job, group: str, address: str, where: str, *, done: bool) -> Shown:
+    act = Act(action="delete", kind="group", name=group, place=address, done=done)
     return Shown(act, partial(job.line, f"delete subscription group [{group}] from {where} success."))
 
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 from eruca.admin.command import DELETION, Job, Shown, agree_to_deletion, command
 from eruca.admin.commands.broker import print_settings
-from eruca.admin.errors import AdminError, PeerRefused, Status
-from eruca.admin.lookups import ask_each
+from eruca.admin.errors import AdminError, Status
+from eruca.admin.lookups import has_value
 from eruca.admin.posix import Option
 from eruca.admin.results.acts import Act, WritePermission
 from eruca.admin.results.brokers import Servers, nameserver_settings
@@ -35,19 +35,13 @@ async def update_kv_config(job: Job) -> Shown:
 async def delete_kv_config(job: Job) -> Shown:
     """102 at every nameserver."""
     request = routes.KVConfigKey(namespace=job.text("s"), key=job.text("k"))
-    there = await _is_there(job, request)
+    was_there = await has_value(job.admin, request)
     await job.admin.call_nameservers(api.DELETE_KV_CONFIG, request)
-    if not there:
+    if not was_there:
         job.report(f"no nameserver had key {job.text('k')} in namespace {job.text('s')}", Status.NOT_FOUND)
-    act = Act(action="delete", kind="value", name=f"{job.text('s')}/{job.text('k')}", place="nameservers")
+    name = f"{job.text('s')}/{job.text('k')}"
+    act = Act(action="delete", kind="value", name=name, place="nameservers", done=was_there)
     return Shown(act, partial(job.line, "delete kv config from namespace success."))
-
-
-async def _is_there(job: Job, key: routes.KVConfigKey) -> bool:
-    """Whether any nameserver has a value."""
-    asked = await ask_each({each: job.admin.call(each, api.GET_KV_CONFIG, key) for each in job.admin.nameservers})
-    refused = [error for error in asked.errors.values() if isinstance(error, PeerRefused)]
-    return bool(asked.answers) or len(refused) < len(job.admin.nameservers)
 
 
 @command("getNamesrvConfig", results=(Servers,))

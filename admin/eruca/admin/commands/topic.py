@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -23,11 +24,11 @@ from eruca.admin.command import (
     first_of,
 )
 from eruca.admin.errors import BadValue, NotFound, PeerRefused, Status, UsageError
-from eruca.admin.lookups import ask_each, create_topic, online, readable_queues, running_infos
+from eruca.admin.lookups import ask_each, create_topic, has_value, online, readable_queues, running_infos
 from eruca.admin.posix import Option
 from eruca.admin.results import topics as found
 from eruca.admin.results.acts import Act, settings_of
-from eruca.admin.results.declared import ORDER_TOPIC_CONFIG
+from eruca.admin.results.declared import ORDER_TOPIC_CONFIG, checked_order
 from eruca.admin.results.users import users_of_topic
 from eruca.admin.text import millis_text, nearest
 from eruca.protocol import api, fastjson
@@ -65,33 +66,73 @@ _ALL_BITS = 7
     results=(Act,),
 )
 async def update_topic(job: Job) -> AsyncIterator[Shown]:
-    """17 at one broker or at all masters of a cluster; with -o the order configuration too."""
+    """17 at one broker or at all masters of a cluster; with -o true the order configuration too."""
     config = _topic_config(job, TopicConfig(topic_name=job.text("t"), perm=6))
     address = job.maybe("b")
     masters = [address] if address is not None else await job.admin.masters(job.text("c"))
-    configs = await _agreed_configs(job, masters, config)
-    if address is not None:
+    olds = (await ask_each({master: topic_at(job.admin, master, config.topic_name) for master in masters})).strict()
+    configs = {
+        master: _topic_config(job, old, keep=True) if old is not None and job.has("keep") else config
+        for master, old in olds.items()
+    }
+    order = await _order(job, configs) if job.truth("o", False) else None
+    changes = {master: (old, configs[master]) for master, old in olds.items() if old is not None}
+    news = [order.change] if order is not None and order.change else []
+    said = agree_to_changes(job, changes, *news)
+    if order is not None and address is not None:
         config = configs[address]
         await create_topic(job.admin, address, config)
-        if config.order:
-            own = f"{await job.admin.broker_name_at(address)}:{config.write_queue_nums}"
-            await put_order(job.admin, config.topic_name, await _merged_order(job.admin, config.topic_name, own))
-            yield _ordered(job, config.topic_name, own, "broker")
-        yield _put(job, config, address)
+        await put_order(job.admin, config.topic_name, order.value)
+        yield _ordered(job, config.topic_name, order.own, "broker")
+        yield _put(job, config, address, said)
     else:
-        brokers = await job.admin.brokers_in(job.text("c"))
         for master in masters:
             config = configs[master]
             await create_topic(job.admin, master, config)
-            yield _put(job, config, master)
-        if config.order:
-            order = ";".join(f"{broker.broker_name}:{config.write_queue_nums}" for broker in brokers)
-            await put_order(job.admin, config.topic_name, order)
-            yield _ordered(job, config.topic_name, order, "cluster")
+            yield _put(job, config, master, said)
+        if order is not None:
+            await put_order(job.admin, config.topic_name, order.value)
+            yield _ordered(job, config.topic_name, order.own, "cluster")
+    if not job.asks_a_person:
+        for line in news:
+            job.say(line)
     yield Shown(None, partial(job.write, str(config)))
 
 
-def _put(job: Job, config: TopicConfig, address: str) -> Shown:
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """An order configuration that is to be stored."""
+
+    own: str
+    """What the brokers of this command get."""
+    value: str
+    """The whole of it."""
+    change: str
+    """What it changes, in words; "" where there was none, or the same."""
+
+
+async def _order(job: Job, configs: Mapping[str, TopicConfig]) -> _Order:
+    """The order configuration by the queues of brokers: of one, beside those that are there, or of a whole cluster."""
+    topic, address = job.text("t"), job.maybe("b")
+    old = await order_of(job.admin, topic)
+    if address is not None:
+        own = f"{await job.admin.broker_name_at(address)}:{configs[address].write_queue_nums}"
+        parts = {part.partition(":")[0]: part for part in [*old.split(";"), own] if part}
+        value = ";".join(parts.values())
+    else:
+        usual = job.number("w", _DEFAULT_QUEUES)
+        numbers = {master: config.write_queue_nums for master, config in configs.items()}
+        own = value = ";".join(
+            f"{broker.broker_name}:{numbers.get(broker.master() or '', usual)}"
+            for broker in await job.admin.brokers_in(job.text("c"))
+        )
+    change = f"nameservers: order configuration {old} -> {value}" if old not in ("", value) else ""
+    return _Order(own, value, change)
+
+
+def _put(job: Job, config: TopicConfig, address: str, said: Mapping[str, str]) -> Shown:
+    if address in said:
+        job.say(said[address])
     act = Act(action="put", kind="topic", name=config.topic_name, place=address, settings=settings_of(config))
     return Shown(act, partial(job.line, f"create topic to {address} success."))
 
@@ -114,17 +155,6 @@ def _topic_config(job: Job, start: TopicConfig, keep: bool = False) -> TopicConf
     )
 
 
-async def _agreed_configs(job: Job, masters: Sequence[str], config: TopicConfig) -> dict[str, TopicConfig]:
-    """The settings for each master, after the person knows what else they change there."""
-    olds = (await ask_each({master: topic_at(job.admin, master, config.topic_name) for master in masters})).strict()
-    changed = {master: config for master in masters}
-    for master, old in olds.items():
-        if old is not None and job.has("keep"):
-            changed[master] = _topic_config(job, old, keep=True)
-    agree_to_changes(job, {master: (old, changed[master]) for master, old in olds.items() if old is not None})
-    return changed
-
-
 async def topic_at(admin: Admin, address: str, topic: str) -> TopicConfig | None:
     """The settings of a topic at one broker (21); None if it is not there."""
     answer = await admin.call(address, api.GET_ALL_TOPIC_CONFIG)
@@ -137,28 +167,35 @@ async def put_order(admin: Admin, topic: str, order: str) -> None:
     await admin.call_nameservers(api.PUT_KV_CONFIG, request)
 
 
-async def _merged_order(admin: Admin, topic: str, own: str) -> str:
-    """The present order configuration, with one broker's part replaced or added."""
+async def order_of(admin: Admin, topic: str) -> str:
+    """The order configuration of a topic; "" without one."""
     try:
         request = routes.KVConfigKey(namespace=ORDER_TOPIC_CONFIG, key=topic)
-        old = (await admin.call_nameserver(api.GET_KV_CONFIG, request)).header.value or ""
+        return (await admin.call_nameserver(api.GET_KV_CONFIG, request)).header.value or ""
     except PeerRefused as refused:
         if refused.code != ResponseCode.QUERY_NOT_FOUND:
             raise
-        old = ""
-    parts = {part.partition(":")[0]: part for part in [*old.split(";"), own] if part}
-    return ";".join(parts.values())
+        return ""
 
 
-async def drop_topic(job: Job, cluster: str, topic: str) -> AsyncIterator[Shown]:
-    """Delete a topic at all masters of a cluster and at every nameserver."""
-    for master in await job.admin.masters(cluster):
+async def _is_at(admin: Admin, masters: Sequence[str], topic: str) -> bool:
+    """Whether any of these masters has a topic; true where it is not known."""
+    there = await ask_each({master: topic_at(admin, master, topic) for master in masters})
+    return bool(there.errors) or any(there.answers.values())
+
+
+async def drop_topic(job: Job, cluster: str, topic: str, *, was_there: bool | None = None) -> AsyncIterator[Shown]:
+    """Delete a topic at all masters of a cluster and at every nameserver. Whether it ``was_there`` is looked up."""
+    masters = await job.admin.masters(cluster)
+    if was_there is None:
+        was_there = await _is_at(job.admin, masters, topic)
+    for master in masters:
         await job.admin.call(master, api.DELETE_TOPIC_IN_BROKER, topics.OfTopic(topic=topic))
-    act = Act(action="delete", kind="topic", name=topic, place=cluster)
+    act = Act(action="delete", kind="topic", name=topic, place=cluster, done=was_there)
     yield Shown(act, partial(job.line, f"delete topic [{topic}] from cluster [{cluster}] success."))
     request = topics.DeleteTopicInNamesrv(topic=topic, cluster_name=cluster)
     await job.admin.call_nameservers(api.DELETE_TOPIC_IN_NAMESRV, request)
-    act = Act(action="delete", kind="topic", name=topic, place="nameservers")
+    act = Act(action="delete", kind="topic", name=topic, place="nameservers", done=was_there)
     yield Shown(act, partial(job.line, f"delete topic [{topic}] from NameServer success."))
 
 
@@ -172,15 +209,14 @@ async def drop_topic(job: Job, cluster: str, topic: str) -> AsyncIterator[Shown]
 async def delete_topic(job: Job) -> AsyncIterator[Shown]:
     """215 at the masters of a cluster, 216 at every nameserver. Before, it looks who consumes the topic."""
     topic, cluster = job.text("t"), job.text("c")
-    masters = await job.admin.masters(cluster)
-    there = await ask_each({master: topic_at(job.admin, master, topic) for master in masters})
+    was_there = await _is_at(job.admin, await job.admin.masters(cluster), topic)
     users = await users_of_topic(job.admin, topic)
     agree_to_deletion(
         job, [*users.items, *users.errors], f"topic {topic} is consumed. Delete it with all its messages?"
     )
-    async for each in drop_topic(job, cluster, topic):
+    async for each in drop_topic(job, cluster, topic, was_there=was_there):
         yield each
-    if not there.errors and not any(there.answers.values()):
+    if not was_there:
         known = sorted(each for each in await job.admin.all_topics() if not each.startswith("%"))
         job.report(f"no master of cluster {cluster} had a topic {topic}{nearest(topic, known)}", Status.NOT_FOUND)
 
@@ -388,9 +424,24 @@ async def update_order_conf(job: Job) -> Shown:
         order = job.text("v")
         if not order:
             raise UsageError("please set orderConf with option -v.")
+        await _warn_of_order(job, topic, checked_order(order, "option -v (--orderConf)"))
         await put_order(job.admin, topic, order)
         act = Act(action="put", kind="order", name=topic, place="nameservers", settings={"orderConf": order})
         return Shown(act, partial(job.write, f"update orderConf success. topic=[{topic}], orderConf=[{order}]"))
+    was_there = await has_value(job.admin, key)
     await job.admin.call_nameservers(api.DELETE_KV_CONFIG, key)
-    act = Act(action="delete", kind="order", name=topic, place="nameservers")
+    if not was_there:
+        job.report(f"no nameserver had an order configuration of topic {topic}", Status.NOT_FOUND)
+    act = Act(action="delete", kind="order", name=topic, place="nameservers", done=was_there)
     return Shown(act, partial(job.write, f"delete orderConf success. topic=[{topic}]"))
+
+
+async def _warn_of_order(job: Job, topic: str, queues: Mapping[str, int]) -> None:
+    """Say which names of an order configuration nobody knows yet: it may be there before the topic and the brokers."""
+    info = await job.admin.clusters()
+    unknown = [name for name in queues if name not in info.broker_addr_table]
+    if unknown:
+        known = ", ".join(sorted(info.broker_addr_table)) or "none"
+        job.say(f"the nameserver knows no broker {', '.join(unknown)}; it knows: {known}")
+    if topic not in await job.admin.all_topics():
+        job.say(f"there is no topic {topic} yet")

@@ -9,6 +9,7 @@ default.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -146,6 +147,18 @@ Parts = dict[Place, Entry | str]
 
 def _settings(entry: Entry) -> dict[str, Any]:
     return {name: getattr(entry, name) for name in entry.__struct_fields__ if name not in Entry.__struct_fields__}
+
+
+_ORDER_PART = re.compile(r"([^:;\s]+):([0-9]{1,9})")
+
+
+def checked_order(text: str, where: str) -> dict[str, int]:
+    """The numbers of queues by broker of an order configuration. Raises BadValue, which names ``where`` it stands."""
+    parts = {part: _ORDER_PART.fullmatch(part) for part in text.rstrip(";").split(";")}
+    wrong = [part for part, match in parts.items() if match is None]
+    if wrong:
+        raise BadValue(f"{where} takes broker:queues;broker:queues, such as broker-a:8;broker-b:8, not '{wrong[0]}'")
+    return {match[1]: int(match[2]) for match in parts.values() if match is not None}
 
 
 def _word(value: object) -> str:
@@ -320,6 +333,8 @@ def read(data: bytes, name: str) -> Declared:
         raise BadValue(f"{name}: {error}") from None
     if not all(entry.name.strip() for entry in (*declared.topics, *declared.groups, *declared.settings)):
         raise BadValue(f"{name}: a name is empty")
+    for topic_name, order in declared.order_conf.items():
+        checked_order(order, f"{name}: orderConf of {topic_name}")
     if declared.errors:
         raise BadValue(f"{name} is a part of a cluster only: {declared.errors[0].text}")
     return declared
