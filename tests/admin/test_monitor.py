@@ -101,6 +101,12 @@ async def test_offsets_that_brokers_corrected_are_reported_once(lab: Lab) -> Non
     assert "offsetRequest=1000, offsetNew=1], eventTimestamp=" in moved[1][0].text
 
 
+async def test_a_last_round_that_nobody_answered(lab: Lab) -> None:
+    done = await lab.mqadmin("startMonitoring", "--rounds", "1", "-n", "127.0.0.1:1")
+    assert (done.status, done.out.endswith("beginRound\n")) == (1, True)
+    assert "127.0.0.1:1" in done.err and "the next round" not in done.err
+
+
 async def test_wrong_intervals_are_refused(lab: Lab) -> None:
     for option in ("--interval", "--rounds"):
         done = await lab.mqadmin("startMonitoring", option, "0")

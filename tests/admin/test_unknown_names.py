@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import os
 import shlex
 import threading
@@ -33,7 +34,7 @@ MAKES = {
     "topic": {"updateTopic", "updateOrderConf -m put", "updateKvConfig", "doctor"},
     "group": {"updateSubGroup"},
     "cluster": set[str](),
-    "broker": {"sendMsgStatus"},
+    "broker": set[str](),
     "member": {"allocateMQ"},
     "id": set[str](),
 }
@@ -102,6 +103,11 @@ async def test_what_is_not_there_is_not_found(strict: Lab, kind: str) -> None:
     "line",
     [
         ("queryMsgById", "-i", "zzz"),
+        ("queryMsgById", "-i", ""),
+        ("queryMsgById", "-i", " , "),
+        ("topicList", "-n", ""),
+        ("topicList", "-n", " ; "),
+        ("printMsgByQueue", "-t", "Orders", "-a", "broker-a", "-i", "-1"),
         ("queryMsgById", "-i", "7F00000100002A9F"),
         ("sendMessage", "-t", "Orders", "-p", "text", "-i", "0"),
         ("consumeMessage", "-t", "Orders", "-c", "0"),
@@ -119,6 +125,46 @@ async def test_what_nobody_can_mean_is_a_wrong_line(lab: Lab, line: tuple[str, .
     await lab.send("Orders", "one")
     done = await lab.mqadmin(*line)
     assert (done.status, done.err.startswith(f"mqadmin {line[0]}: ")) == (Status.USAGE, True), done
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("resetOffset", "-g", "shop", "-t", "Orders", "--to", "first", "--queue", "nobroker:0"),
+        ("resetOffset", "-g", "shop", "-t", "Orders", "--to", "first", "--queue", "broker-a:0,broker-a:99"),
+        ("resetOffsetByTime", "-g", "shop", "-t", "Orders", "-s", "now", "-b", "BROKER", "-q", "99", "-o", "0"),
+        ("printMsgByQueue", "-t", "Orders", "-a", "broker-a", "-i", "99", "-p", "true"),
+        ("consumeMessage", "-t", "Orders", "-b", "broker-a", "-i", "99"),
+        ("queryMsgByOffset", "-t", "Orders", "-b", "broker-a", "-i", "99", "-o", "0"),
+        ("sendMsgStatus", "-b", "nobroker", "-c", "1"),
+    ],
+    ids=lambda line: " ".join(line[:1] + line[-2:]),
+)
+@pytest.mark.parametrize("dry", [False, True])
+async def test_queues_and_brokers_that_are_not_there(lab: Lab, line: tuple[str, ...], dry: bool) -> None:
+    await lab.topic("Orders")
+    await lab.send("Orders", "one")
+    await lab.commit("shop", "Orders", 1)
+    own = [lab.broker if each == "BROKER" else each for each in line]
+    done = await lab.mqadmin(*own, *(["--dry-run"] if dry and line[0].startswith("reset") else []))
+    assert (done.status, done.out) == (Status.NOT_FOUND, ""), done
+    assert done.err.startswith(f"mqadmin {line[0]}: ")
+    assert await lab.committed("shop", "Orders") == {0: 1}
+    assert "nobroker" not in (await lab.done("topicList")).out.split()
+
+
+async def test_what_was_not_there_is_not_said_to_be_done(lab: Lab) -> None:
+    for line in (
+        ("deleteTopic", "-c", "DefaultCluster", "-t", "Nothing"),
+        ("deleteSubGroup", "-c", "DefaultCluster", "-g", "nobody"),
+        ("deleteSubGroup", "-b", lab.broker, "-g", "nobody"),
+        ("deleteKvConfig", "-s", "space", "-k", "key"),
+        ("updateOrderConf", "-t", "Nothing", "-m", "delete"),
+    ):
+        done = await lab.mqadmin(*line, "-o", "jsonl")
+        assert done.status == Status.NOT_FOUND, done
+        acts = [json.loads(each) for each in done.out.splitlines()]
+        assert acts and {(each["action"], each["done"]) for each in acts} == {("delete", False)}, done
 
 
 async def test_a_group_that_nobody_knows_beside_one_that_is_there(lab: Lab) -> None:

@@ -39,6 +39,8 @@ def opened(
 
     Without ``account`` the context's account is left out: a command that prints it may take long.
     """
+    if "n" in given and not nameserver_addresses(given["n"]):
+        raise BadValue("option -n (--namesrvAddr) is empty: name a nameserver as host:port, or leave the option out")
     name, context = contexts.chosen(environment) or ("", Context(nameservers=""))
     variables = (environment[each] for each in NAMESERVERS if environment.get(each))
     named = given.get("n") or properties.get("rocketmq.namesrv.addr") or next(variables, None)

@@ -11,7 +11,7 @@ from pathlib import Path
 from eruca.admin.client import HEAVY
 from eruca.admin.command import TOPIC, WATCH, Job, Shown, command
 from eruca.admin.errors import AdminError, BadValue, NoAnswer, NotFound
-from eruca.admin.lookups import MISSING_GROUPS, ask_each, broker_address, queues_and_brokers, topics_in
+from eruca.admin.lookups import MISSING_GROUPS, ask_each, queue_at, topics_in
 from eruca.admin.messages import (
     body_of,
     choose_queue,
@@ -34,7 +34,6 @@ from eruca.protocol.bodies import ConsumeMessageDirectlyResult, QueryConsumeQueu
 from eruca.protocol.fastjson import Style
 from eruca.protocol.headers import clients
 from eruca.protocol.headers import pull as pulling
-from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record, host_text
 from eruca.remoting.operating_system import open_file
 
@@ -98,7 +97,10 @@ async def query_by_id(job: Job) -> AsyncIterator[Shown]:
     """33 at the broker that the id names; 309 with -g and -d, 310 with -s true."""
     resend = job.truth("s", False)
     _only_looks(job, resend or _consumes(job))
-    for each in filter(None, (part.strip() for part in job.text("i").split(","))):
+    ids = [part.strip() for part in job.text("i").split(",") if part.strip()]
+    if not ids:
+        raise BadValue("option -i (--msgId) names no message: give its id, or several separated by commas")
+    for each in ids:
         record = await _by_either_id(job, each)
         if _consumes(job):
             yield await _consume_directly(job, record)
@@ -287,9 +289,8 @@ async def query_by_unique_key(job: Job) -> AsyncIterator[Shown]:
 async def query_by_offset(job: Job) -> Shown:
     """11 for one message."""
     topic, offset = job.text("t"), job.number("o")
-    _, addresses = await queues_and_brokers(job.admin, topic)
-    queue = MessageQueue(topic, job.text("b"), job.number("i"))
-    pulled = await pull(job.admin, broker_address(addresses, topic, queue.broker_name), queue, offset, 1)
+    queue, address = await queue_at(job.admin, topic, job.text("b"), job.number("i"))
+    pulled = await pull(job.admin, address, queue, offset, 1)
     if not pulled.records:
         raise NotFound(
             f"{queue} has no message at offset {offset}: its offsets are {pulled.min_offset} to {pulled.max_offset - 1}"

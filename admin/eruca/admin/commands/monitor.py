@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 from eruca.admin.command import Job, Shown, command
-from eruca.admin.errors import AdminError
+from eruca.admin.errors import AdminError, Status
 from eruca.admin.posix import Option
 from eruca.admin.results.monitor import Line, Monitor
 from eruca.admin.text import millis_text
@@ -23,15 +23,20 @@ async def start_monitoring(job: Job) -> AsyncIterator[Shown]:
     """206 and, for each group with members, 203, 208, 307, and the last message of each queue; 106 and 28."""
     interval, rounds = job.number("interval", 60), job.number("rounds")
     monitor = Monitor(job.admin)
-    done = 0
+    done = failed = 0
     while True:
+        done += 1
         try:
             async for line in monitor.round():
                 yield Shown(line, partial(job.line, f"{millis_text(line.at.ms)} {line.text}"))
         except AdminError as error:
-            job.say(f"mqadmin startMonitoring: {error}; the next round is in {interval} s")
+            failed += 1
+            if done == rounds == failed:
+                raise
+            more = "" if done == rounds else f"; the next round is in {interval} s"
+            job.say(f"mqadmin startMonitoring: {error}{more}")
         job.finish()
-        done += 1
         if done == rounds:
+            job.status = Status.PARTIAL if failed else job.status
             return
         await asyncio.sleep(interval)

@@ -10,7 +10,7 @@ from functools import partial
 from eruca.admin.command import TOPIC, Job, Shown, command
 from eruca.admin.errors import AdminError, BadValue, NoAnswer
 from eruca.admin.expressions import tag_expression
-from eruca.admin.lookups import END, broker_address, offset_at, queues_and_brokers
+from eruca.admin.lookups import END, offset_at, queue_at, queues_and_brokers
 from eruca.admin.messages import Pulled, body_of, message_id, pull, pulled_properties
 from eruca.admin.posix import INT32, INT64, Option
 from eruca.admin.results.messages import Message, TagCount, message_of
@@ -79,9 +79,7 @@ def _said(job: Job, text: str) -> Shown:
 
 async def _consume_queue(job: Job, most: int, begin: int, end: int) -> AsyncIterator[Shown]:
     topic, name = job.text("t"), job.text("b")
-    _, addresses = await queues_and_brokers(job.admin, topic)
-    address = broker_address(addresses, topic, name)
-    queue = MessageQueue(topic, name, job.number("i"))
+    queue, address = await queue_at(job.admin, topic, name, job.number("i"))
     first, last = await _interval(job, address, queue, begin, end)
     wanted = job.number("o")
     if wanted > last:
@@ -259,9 +257,7 @@ async def print_queue(job: Job) -> AsyncIterator[Shown]:
     """11 at one queue."""
     begin, end = _times(job, "b", "e")
     expression = tag_expression(job.text("s", "*"))
-    _, addresses = await queues_and_brokers(job.admin, job.text("t"))
-    queue = MessageQueue(job.text("t"), job.text("a"), job.number("i"))
-    address = broker_address(addresses, queue.topic, queue.broker_name)
+    queue, address = await queue_at(job.admin, job.text("t"), job.text("a"), job.number("i"))
     offset, last = await _interval(job, address, queue, begin, end)
     counts: Counter[str] = Counter()
     while offset < last:

@@ -29,8 +29,11 @@ _SENT = "%-32s  %-4s  %-20s    %s"
     results=(SentMessage,),
 )
 async def send_msg_status(job: Job) -> AsyncIterator[Shown]:
-    """310 in a loop, after one that is not printed."""
+    """310 in a loop, after one that is not printed. A topic that is named as no broker would be created."""
     topic, size = job.text("b"), job.number("s", 128)
+    known = (await job.admin.clusters()).broker_addr_table
+    if topic not in known:
+        raise NotFound(f"the nameserver knows no broker {topic}; it knows: {', '.join(sorted(known)) or 'none'}")
     queue, address = await choose_queue(job.admin, topic, None, None)
     await send(job.admin, queue, address, b"a" * 16, {})
     for _ in range(job.number("c", 50)):
