@@ -113,6 +113,24 @@ async def test_brokers(lab: Lab) -> None:
     assert "'slave_broker-c:1'=U;67108864;268435456;0" in await check(lab, 3, "slave")
 
 
+async def test_a_broker_that_refuses_every_send(behind: Lab) -> None:
+    store = behind.cluster.broker.broker.store
+    store.config.disk_space_warning_level_ratio = -1.0
+    store.check_disk()
+    for line in (("broker",), ("topic", "-t", "T")):
+        said = await check(behind, 2, *line)
+        assert "refuses sends: " in said and "free space" in said
+    doctor = await behind.mqadmin("doctor", "-o", "jsonl")
+    (found,) = [each for each in map(json.loads, doctor.out.splitlines()) if each["kind"] == "brokerRefusesSends"]
+    assert (found["broker"], "every send is refused" in found["what"]) == ("broker-a", True)
+
+
+async def test_a_broker_that_is_not_there_is_named(lab: Lab) -> None:
+    assert await check(lab, 3, "disk", "-b", "nobody") == "DISK UNKNOWN - no broker nobody is registered\n"
+    assert await check(lab, 3, "slave", "-b", "nobody") == "SLAVE UNKNOWN - no broker nobody is registered\n"
+    assert await check(lab, 3, "slave", "-b", "broker-a") == "SLAVE UNKNOWN - there is no slave of broker broker-a\n"
+
+
 async def test_a_cluster_that_nobody_reaches_is_unknown(lab: Lab) -> None:
     for line in (("lag", "-g", "g"), ("members", "-g", "g"), ("broker",), ("cluster",), ("disk",), ("slave",)):
         done = await lab.mqadmin("check", *line, "-n", "127.0.0.1:1")

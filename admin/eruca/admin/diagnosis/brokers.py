@@ -7,6 +7,7 @@ from ipaddress import ip_address
 
 from eruca.admin.diagnosis.findings import Finding
 from eruca.admin.diagnosis.survey import BrokerSeen, Seen, View
+from eruca.admin.results.brokers import STORE_REFUSAL
 from eruca.admin.results.monitor import BEHIND
 from eruca.protocol.bodies import TopicRouteData
 
@@ -21,6 +22,7 @@ def findings(seen: Seen) -> Iterator[Finding]:
     yield from _replicas(seen.brokers)
     for broker in seen.brokers:
         if not broker.silent:
+            yield from _store(broker)
             yield from _clock(broker)
             yield from _doors(broker)
 
@@ -117,6 +119,17 @@ def _replicas(brokers: list[BrokerSeen]) -> Iterator[Finding]:
                 mend="see in its log whether it copies, and whether disk and network keep up",
                 broker=broker.name,
             )
+
+
+def _store(broker: BrokerSeen) -> Iterator[Finding]:
+    if refusal := broker.figures.get(STORE_REFUSAL):
+        yield Finding(
+            kind="brokerRefusesSends",
+            where=f"broker {broker.name} {broker.address}",
+            what=f"its store accepts nothing, so every send is refused: {refusal}",
+            mend="make room on its disk, or see in its log what is wrong with it",
+            broker=broker.name,
+        )
 
 
 def _clock(broker: BrokerSeen) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ Kind = Literal[
     "nameserversDisagree",
     "brokerUnreachable",
     "brokerAtLoopback",
+    "brokerRefusesSends",
     "noMaster",
     "slaveBehind",
     "brokerClock",

@@ -58,6 +58,10 @@ class Brokers(Table[BrokerLoad], frozen=True, kw_only=True, rename="camel"):
     """When they were asked."""
 
 
+STORE_REFUSAL = "storeRefusal"
+"""The figure of a broker (28) that is there only while its store accepts nothing: why."""
+
+
 async def brokers(admin: Admin) -> Brokers:
     """All brokers, by 106, and 28 at each."""
     info = await admin.clusters()

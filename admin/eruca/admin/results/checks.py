@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from time import monotonic
@@ -16,7 +16,7 @@ from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused, Stat
 from eruca.admin.lookups import ask_each, members_of, progress
 from eruca.admin.messages import writable_queues
 from eruca.admin.results.answer import Result
-from eruca.admin.results.brokers import BrokerLoad, brokers
+from eruca.admin.results.brokers import STORE_REFUSAL, BrokerLoad, brokers
 from eruca.admin.results.topics import topic_status
 from eruca.admin.text import counted
 from eruca.protocol import api
@@ -209,25 +209,36 @@ async def _topic(admin: Admin, ask: Ask) -> Check:
     topic, bounds = ask.topic, ask.bounds(None, None)
     try:
         await admin.route(topic)
-        queues = len(await writable_queues(admin, topic))
+        queues = await writable_queues(admin, topic)
     except AdminError as error:
         return _check("topic", State.CRITICAL, str(error), [], topic)
+    refusing = await _refusing(admin, set(queues.values()))
     found = await topic_status(admin, topic)
     last = max((each.last_stored.ms for each in found.items if each.last_stored), default=None)
     age = None if last is None else max(0.0, (now_ms() - last) / 1000)
     state = State.OK if age is None else _judged(age, bounds)
-    text = f"topic {topic}: {counted(queues, 'queue')} to write, "
+    text = f"topic {topic}: {counted(len(queues), 'queue')} to write, "
     text += "no message yet" if age is None else f"the last message {age:.0f} s ago"
     if found.errors:
         state, text = State.CRITICAL, f"{text}, {', '.join(each.peer for each in found.errors)} did not answer"
+    if refusing:
+        nobody = refusing.keys() == set(queues.values())
+        state = State.CRITICAL if nobody else max(state, State.WARNING)
+        text += "; " + "; ".join(f"{address} refuses sends: {why}" for address, why in sorted(refusing.items()))
     return _check("topic", state, text, [_figure("age", age, bounds, unit="s")], topic)
+
+
+async def _refusing(admin: Admin, addresses: Iterable[str]) -> dict[str, str]:
+    """The brokers that refuse every send, with the reason; of one that does not answer it is not known."""
+    asked = await ask_each({address: admin.runtime(address) for address in addresses})
+    return {address: why for address, table in asked.answers.items() if (why := table.get(STORE_REFUSAL))}
 
 
 # ------------------------------------------------------------------ brokers
 
 
 async def _broker(admin: Admin, ask: Ask) -> Check:
-    """Whether brokers answer, and how fast."""
+    """Whether brokers answer, how fast, and whether they take messages."""
     bounds = ask.bounds(500, 2000)
     info = await admin.clusters()
     places = {
@@ -239,20 +250,26 @@ async def _broker(admin: Admin, ask: Ask) -> Check:
     if not places:
         text = f"no broker {ask.broker} is registered" if ask.broker else "no broker is registered"
         return _check("broker", State.CRITICAL, text, [], ask.broker)
-    asked = await ask_each({name: _answer_ms(admin, address) for name, address in places.items()})
-    states = [_judged(ms, bounds) for ms in asked.answers.values()]
+    asked = await ask_each({name: _answer(admin, address) for name, address in places.items()})
+    states = [_judged(ms, bounds) for ms, _ in asked.answers.values()]
     text = f"{len(asked.answers)} of {len(places)} brokers answer"
     if asked.errors:
         text += "; " + "; ".join(f"{name}: {error}" for name, error in sorted(asked.errors.items()))
         states.append(State.CRITICAL)
-    figures = [_figure("time", asked.answers.get(name), bounds, name, "ms") for name in places]
+    refusing = {name: why for name, (_, why) in asked.answers.items() if why}
+    if refusing:
+        text += "; " + "; ".join(f"{name} refuses sends: {why}" for name, why in refusing.items())
+        states.append(State.CRITICAL)
+    times = {name: ms for name, (ms, _) in asked.answers.items()}
+    figures = [_figure("time", times.get(name), bounds, name, "ms") for name in places]
     return _check("broker", max(states), text, figures, ask.broker)
 
 
-async def _answer_ms(admin: Admin, address: str) -> float:
+async def _answer(admin: Admin, address: str) -> tuple[float, str]:
+    """The ms that a broker took, and why it refuses every send; "" if it does not."""
     began = monotonic()
-    await admin.runtime(address)
-    return round((monotonic() - began) * 1000, 1)
+    table = await admin.runtime(address)
+    return round((monotonic() - began) * 1000, 1), table.get(STORE_REFUSAL, "")
 
 
 async def _cluster(admin: Admin, ask: Ask) -> Check:
@@ -308,7 +325,11 @@ async def _worst(
         if ask.broker in ("", each.broker, each.address) and (name != "slave" or each.broker_id)
     ]
     if not wanted:
-        text = "there is no slave" if name == "slave" else "no broker is registered"
+        whose = f"broker {ask.broker}" if ask.broker else "broker"
+        is_known = any(ask.broker in (each.broker, each.address) for each in found.items)
+        text = f"no {whose} is registered"
+        if name == "slave" and (is_known or not ask.broker):
+            text = f"there is no slave of {whose}" if ask.broker else "there is no slave"
         return _check(name, State.OK if name == "slave" and not ask.broker else State.UNKNOWN, text, [], ask.broker)
     values = {f"{each.broker}:{each.broker_id}": value(each, ends) for each in wanted}
     known = {place: each for place, each in values.items() if each is not None}
