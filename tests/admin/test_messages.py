@@ -87,6 +87,38 @@ async def test_messages_of_a_queue_are_consumed(lab: Lab) -> None:
     assert every.count("MSGID: ") == 2
 
 
+async def test_a_broker_without_a_queue_is_obeyed(lab: Lab) -> None:
+    await lab.topic("T", 2)
+    own = TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1)
+    await lab.register("broker-b", "127.0.0.1:1", own)
+    for _ in range(8):
+        sent = await lab.done("sendMessage", "-t", "T", "-p", "text", "-b", "broker-a")
+        assert sent.rows[1][0] == "broker-a"
+    nobody = await lab.mqadmin("sendMessage", "-t", "T", "-p", "text", "-b", "nobroker")
+    assert (nobody.status, nobody.out) == (4, "")
+    assert "topic T has no queue to write on broker nobroker; its brokers: broker-a, broker-b" in nobody.err
+    for queue in ("-1", "-5"):
+        refused = await lab.mqadmin("sendMessage", "-t", "T", "-p", "text", "-b", "broker-a", "-i", queue)
+        assert (refused.status, refused.out) == (2, "")
+    consumed = await lab.done("consumeMessage", "-t", "T", "-b", "broker-a")
+    assert consumed.out.count("MSGID: ") == 8
+    nobody = await lab.mqadmin("consumeMessage", "-t", "T", "-b", "nobroker")
+    assert (nobody.status, nobody.out) == (4, "")
+    assert "topic T is not on broker nobroker" in nobody.err
+
+
+async def test_no_message_lies_between_two_times(lab: Lab) -> None:
+    await lab.topic("T", 2)
+    await lab.send("T", "one")
+    await lab.send("T", "two", queue=1)
+    for where in ((), ("-b", "broker-a", "-i", "0")):
+        line = ("consumeMessage", "-t", "T", *where, "-s", "2020-01-01 00:00", "-e", "2020-01-02 00:00")
+        done = await lab.mqadmin(*line)
+        assert (done.status, done.out) == (4, "")
+        assert done.err == "topic T has no message of that time there\n"
+    assert (await lab.done("consumeMessage", "-t", "T", "-s", "-1h")).out.count("MSGID: ") == 2
+
+
 async def test_messages_between_times(lab: Lab) -> None:
     await lab.topic("T")
     await lab.send("T", "one", "two")
@@ -204,6 +236,24 @@ async def test_a_member_consumes_a_message_directly(lab: Lab) -> None:
     )
     (pushed,) = await member.received(309)
     assert b"hello" in pushed.body
+
+
+@pytest.mark.parametrize("said", ["CR_THROW_EXCEPTION", "CR_LATER", "CR_ROLLBACK"])
+async def test_a_member_that_does_not_consume_a_message(lab: Lab, said: str) -> None:
+    def fail(pushed: Pushed) -> tuple[int, bytes] | None:
+        result = f'{{"autoCommit":true,"consumeResult":"{said}","order":false,"remark":"boom","spentTimeMills":7}}'
+        return (0, result.encode()) if pushed.code == 309 else None
+
+    await lab.topic("T")
+    (unique,) = await lab.send("T", "hello")
+    await lab.member("G", "T", client_id="c1", answering=fail)
+    for line in (
+        ("queryMsgById", "-i", await offset_id(lab, "T")),
+        ("queryMsgByUniqueKey", "-t", "T", "-i", unique),
+    ):
+        done = await lab.mqadmin(*line, "-g", "G", "-d", "c1")
+        assert (done.status, done.err) == (1, f"c1 did not consume {unique}: {said}: boom\n")
+        assert done.out.startswith("ConsumeMessageDirectlyResult [order=false, autoCommit=true, consumeResult=")
 
 
 async def test_a_message_is_sent_again(lab: Lab) -> None:

@@ -111,7 +111,10 @@ def _writable(topic: str, route: TopicRouteData, most: int | None) -> dict[Messa
 
 
 async def choose_queue(admin: Admin, topic: str, broker: str | None, queue_id: int | None) -> tuple[MessageQueue, str]:
-    """A queue and its broker's address: the queue that is named, or a random writable one."""
+    """A queue and its broker's address: the queue that is named, or a random writable one, of a broker if it is named.
+
+    Raises NotFound for a broker on which the topic is not.
+    """
     if broker is not None and queue_id is not None:
         route = await admin.route(topic)
         master = next((each.master() for each in route.broker_datas if each.broker_name == broker), None)
@@ -119,7 +122,12 @@ async def choose_queue(admin: Admin, topic: str, broker: str | None, queue_id: i
             names = ", ".join(each.broker_name for each in route.broker_datas)
             raise NotFound(f"topic {topic} has no master on broker {broker}; its brokers: {names}")
         return MessageQueue(topic, broker, queue_id), master
-    return random.choice(list((await writable_queues(admin, topic)).items()))
+    queues = await writable_queues(admin, topic)
+    wanted = {queue: at for queue, at in queues.items() if broker in (None, queue.broker_name)}
+    if not wanted:
+        names = ", ".join(sorted({queue.broker_name for queue in queues}))
+        raise NotFound(f"topic {topic} has no queue to write on broker {broker}; its brokers: {names}")
+    return random.choice(list(wanted.items()))
 
 
 async def send(

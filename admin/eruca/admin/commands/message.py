@@ -54,7 +54,7 @@ _MEMBER = Option("d", "clientId", "with -g: the member that consumes it", kind="
     Option("p", "body", "the message, as text", required=True),
     Option("k", "key", "its keys, separated by blanks"),
     Option("c", "tags", "its tag"),
-    Option("b", "broker", "the broker's name; only together with -i", kind="broker"),
+    Option("b", "broker", "the broker's name; default: any", kind="broker"),
     Option("i", "qid", "the queue id; only together with -b", kind="number"),
     Option("m", "msgTraceEnable", "accepted without effect: messages of mqadmin are not traced", kind="boolean"),
     results=(results.SentMessage,),
@@ -166,6 +166,9 @@ async def _consume_directly(job: Job, record: Record) -> Shown:
         auto_commit=result.auto_commit,
         ms=result.spent_time_mills,
     )
+    if result.consume_result not in _CONSUMED:
+        why = f": {result.remark}" if result.remark else ""
+        job.report(f"{job.text('d')} did not consume {message_id(record)}: {shown(result.consume_result)}{why}")
     text = (
         f"ConsumeMessageDirectlyResult [order={shown(result.order)}, autoCommit={shown(result.auto_commit)}, "
         f"consumeResult={shown(result.consume_result)}, remark={shown(result.remark)}, "
@@ -225,6 +228,8 @@ def _keep_body(record: Record, suffix: str) -> Path:
     return path
 
 
+_CONSUMED = ("CR_SUCCESS", "CR_COMMIT")
+"""What a member says of a message that it has consumed."""
 _KEYS = "%-50s %4s %40s"
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from eruca.admin.command import TOPIC, Job, Shown, command
-from eruca.admin.errors import AdminError, BadValue, NoAnswer
+from eruca.admin.errors import AdminError, BadValue, NoAnswer, Status
 from eruca.admin.expressions import tag_expression
-from eruca.admin.lookups import END, offset_at, queue_at, queues_and_brokers
+from eruca.admin.lookups import END, broker_address, offset_at, queue_at, queues_and_brokers
 from eruca.admin.messages import Pulled, body_of, message_id, pull, pulled_properties
 from eruca.admin.posix import INT32, INT64, Option
 from eruca.admin.results.messages import Message, TagCount, message_of
@@ -37,6 +38,8 @@ async def _interval(job: Job, address: str, queue: MessageQueue, begin: int, end
 def _times(job: Job, first: str, second: str) -> tuple[int, int]:
     begin = point_of_time(job.text(first)) if job.has(first) else 0
     end = point_of_time(job.text(second)) if job.has(second) else 0
+    if end and begin > end:
+        raise BadValue("Please make sure that the beginTimestamp is less than or equal to the endTimestamp")
     return begin, end
 
 
@@ -66,11 +69,13 @@ async def consume_message(job: Job) -> AsyncIterator[Shown]:
     now = time.time_ns() // 1_000_000
     if begin > now or end > now:
         raise BadValue(f"Please set the {'beginTimestamp' if begin > now else 'endTimestamp'} before now!")
-    if end and begin > end:
-        raise BadValue("Please make sure that the beginTimestamp is less than or equal to the endTimestamp")
     consume = _consume_queue if job.has("i") else _consume_all
+    found = False
     async for each in consume(job, most, begin, end):
+        found = found or each.result is not None
         yield each
+    if (begin or end) and not found and not job.status:
+        job.report(f"topic {job.text('t')} has no message of that time there", Status.NOT_FOUND)
 
 
 def _said(job: Job, text: str) -> Shown:
@@ -89,7 +94,7 @@ async def _consume_queue(job: Job, most: int, begin: int, end: int) -> AsyncIter
     if last - first > most:
         yield _said(job, f"The oldler {most} message will be provided")
         last = first + most - 1
-    async for each in _range(job, address, queue, first, last):
+    async for each in _range(job, address, queue, (first, last), (begin, end)):
         yield each
 
 
@@ -97,9 +102,12 @@ Read = Callable[[str, MessageQueue], AsyncIterator[Shown]]
 """Reads a queue at the broker of an address."""
 
 
-async def _each_queue(job: Job, read: Read) -> AsyncIterator[Shown]:
-    """All queues of the topic; a broker that does not answer is left out, and named at the end."""
+async def _each_queue(job: Job, read: Read, broker: str | None = None) -> AsyncIterator[Shown]:
+    """All queues of the topic, or those of one ``broker``; what does not answer is left out, and named at the end."""
     queues, addresses = await queues_and_brokers(job.admin, job.text("t"))
+    if broker is not None:
+        broker_address(addresses, job.text("t"), broker)
+        queues = [queue for queue in queues if queue.broker_name == broker]
     silent: dict[str, AdminError] = {}
     for queue in queues:
         name = queue.broker_name
@@ -127,21 +135,31 @@ def _consume_all(job: Job, most: int, begin: int, end: int) -> AsyncIterator[Sho
             yield _said(job, f"The older {left} message of the {queue.queue_id} queue will be provided")
             last = first + left - 1
         left -= count
-        async for each in _range(job, address, queue, first, last):
+        async for each in _range(job, address, queue, (first, last), (begin, end)):
             yield each
 
-    return _each_queue(job, consume)
+    return _each_queue(job, consume, job.maybe("b"))
 
 
-async def _range(job: Job, address: str, queue: MessageQueue, first: int, last: int) -> AsyncIterator[Shown]:
-    """The messages from ``first`` to ``last``; says so where the queue ends before."""
-    group = job.text("g") or TOOLS_GROUP
+async def _range(
+    job: Job, address: str, queue: MessageQueue, offsets: tuple[int, int], times: tuple[int, int]
+) -> AsyncIterator[Shown]:
+    """The messages between two offsets, both included; says so where the queue ends before.
+
+    A search for a time finds the message that is nearest, so messages at both ends may be of another time: of those
+    between two ``times`` (0: no bound) only these are shown.
+    """
+    group, (first, last), (begin, end) = job.text("g") or TOOLS_GROUP, offsets, times
     while first <= last:
         pulled = await pull(job.admin, address, queue, first, last - first + 1, group=group)
         first = pulled.next_offset
         if pulled.status == "FOUND":
-            yield _said(job, "Consume ok")
-            for each in _messages(job, queue, pulled, "UTF-8", True):
+            records = [
+                each for each in pulled.records if begin <= each.store_timestamp <= (end or each.store_timestamp)
+            ]
+            if records:
+                yield _said(job, "Consume ok")
+            for each in _messages(job, queue, replace(pulled, records=records), "UTF-8", True):
                 yield each
         elif pulled.status == "NO_MATCHED_MSG":
             yield _said(job, f"{queue} no matched msg. status={pulled.status}, offset={first}")
