@@ -80,6 +80,12 @@ def test_the_difference_is_by_object_and_broker() -> None:
     [
         ('topics = [{name = "T", queues = 4}]', "unknown field `queues`"),
         ('topics = [{name = ""}]', "a name is empty"),
+        ('topics = [{name = "a b"}]', "'a b': The specified topic contains illegal characters"),
+        ('groups = [{name = "a/b"}]', "'a/b': the specified group.* contains illegal characters"),
+        ('settings = [{name = "fileReservedTime", value = "abc"}]', "setting fileReservedTime does not take abc"),
+        ('settings = [{name = "fileReservedTime", value = true}]', "setting fileReservedTime does not take true"),
+        ('settings = [{name = "traceOn", value = 1}]', "setting traceOn does not take 1"),
+        ('orderConf = {A = "abc"}', "orderConf of A takes broker:queues;broker:queues"),
         ('topics = [{name = "T", readQueueNums = "4"}]', "Expected `int`, got `str`"),
         ('topics = [{name = "T", readQueueNums = -1}]', "readQueueNums"),
         ('errors = [{peer = "b", code = 1, text = "silent", missing = "all"}]', "a part of a cluster only: silent"),
@@ -151,6 +157,11 @@ async def test_a_setting_that_is_none_of_a_file_is_refused(lab: Lab, tmp_path: P
         assert (refused.status, refused.out) == (2, "")
         assert refused.err.startswith(f"mqadmin diff: broker-a has no setting {name}, or none that apply changes")
     file.write_text('settings = [{name = "fileReservedTime", value = "soon"}]')
+    for command in ("diff", "apply"):
+        refused = await lab.mqadmin(command, "-f", str(file))
+        assert (refused.status, refused.out) == (2, "")
+        assert refused.err.endswith("setting fileReservedTime does not take soon\n")
+    file.write_text('settings = [{name = "fileReservedTime", value = -5}]')
     wrong = await lab.mqadmin("apply", "-f", str(file))
     assert (wrong.status, wrong.out.splitlines()[-1]) == (5, "0 of 1 changes made")
     assert "fileReservedTime" in wrong.err

@@ -82,6 +82,12 @@ def value_of(text: str) -> Value:
     return number if str(number) == text else text
 
 
+def fits(name: str, value: Value) -> bool:
+    """Whether a value is of the kind of a setting's default: a number, true or false, or any text."""
+    kind = type(value_of(DEFAULTS.get(name, "")))
+    return kind is str or type(value_of(text_of(value))) is kind
+
+
 def text_of(value: Value) -> str:
     """A value as a broker takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

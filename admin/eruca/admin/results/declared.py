@@ -20,13 +20,14 @@ from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, BadValue, PeerRefused
 from eruca.admin.lookups import ask_each
 from eruca.admin.results.answer import Answer, Result, Table
-from eruca.admin.results.broker_settings import Value, defaults_of, text_of, value_of
+from eruca.admin.results.broker_settings import Value, defaults_of, fits, text_of, value_of
 from eruca.admin.results.metrics import user_groups, user_topics
 from eruca.protocol import api, properties
 from eruca.protocol.bodies import KVTable, SubscriptionGroupConfig, TopicConfig
 from eruca.protocol.codes import ResponseCode
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers import routes
+from eruca.protocol.names import group_fault, topic_fault
 from eruca.protocol.queues import Int32, Int64
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
@@ -333,8 +334,21 @@ def read(data: bytes, name: str) -> Declared:
         raise BadValue(f"{name}: {error}") from None
     if not all(entry.name.strip() for entry in (*declared.topics, *declared.groups, *declared.settings)):
         raise BadValue(f"{name}: a name is empty")
-    for topic_name, order in declared.order_conf.items():
-        checked_order(order, f"{name}: orderConf of {topic_name}")
+    _judge(declared, name)
     if declared.errors:
         raise BadValue(f"{name} is a part of a cluster only: {declared.errors[0].text}")
     return declared
+
+
+def _judge(declared: Declared, name: str) -> None:
+    """Raise BadValue for what every broker or nameserver would refuse, or no client could read."""
+    faults = [(each.name, topic_fault(each.name)) for each in declared.topics]
+    faults += [(each.name, group_fault(each.name)) for each in declared.groups]
+    for wrong, fault in faults:
+        if fault is not None:
+            raise BadValue(f"{name}: '{wrong}': {fault}")
+    for setting in declared.settings:
+        if not fits(setting.name, setting.value):
+            raise BadValue(f"{name}: setting {setting.name} does not take {_word(setting.value)}")
+    for topic_name, order in declared.order_conf.items():
+        checked_order(order, f"{name}: orderConf of {topic_name}")
