@@ -20,7 +20,11 @@ async def test_a_context_names_a_cluster(lab: Lab, home: dict[str, str], tmp_pat
     async def run(*line: str, **more: str) -> Done:
         return await lab.mqadmin(*line, environment={**home, **more})
 
-    assert await run("context", "add", "lab", "-n", lab.nameserver) == (0, "context lab added\n", "")
+    assert await run("context", "add", "lab", "-n", lab.nameserver) == (
+        0,
+        "context lab added, and in use from now on: mqadmin context use none ends that\n",
+        "",
+    )
     assert await run("context", "add", "away", "-n", "127.0.0.1:1") == (0, "context away added\n", "")
     assert (tmp_path / "config/mqadmin/contexts.json").stat().st_mode & 0o777 == 0o600
     assert (await run("context", "list")).out.splitlines() == [
@@ -108,3 +112,13 @@ async def test_a_file_that_is_damaged_is_named(lab: Lab, home: dict[str, str], t
     done = await lab.mqadmin("topicList", environment=home)
     assert (done.status, done.out) == (1, "")
     assert str(file) in done.err
+
+
+async def test_an_account_goes_to_its_own_cluster_alone(lab: Lab, home: dict[str, str], tmp_path: Path) -> None:
+    account = tmp_path / "gone.yml"
+    line = ("context", "add", "prod", "-n", "127.0.0.1:1;127.0.0.1:2", "--account", str(account))
+    assert (await lab.mqadmin(*line, environment=home)).status == 0
+    elsewhere = await lab.mqadmin("topicList", "-n", lab.nameserver, environment=home)
+    assert (elsewhere.status, elsewhere.err) == (0, "")
+    own = await lab.mqadmin("topicList", "-n", "127.0.0.1:2", environment=home)
+    assert (own.status, "gone.yml cannot be read" in own.err) == (1, True)

@@ -218,7 +218,8 @@ def run(
     elif verb == "add" and len(names) == 1:
         _add(file, names[0], options, choices)
         _write(path, file)
-        out.write(f"context {names[0]} added\n")
+        used = ", and in use from now on: mqadmin context use none ends that" if file.current == names[0] else ""
+        out.write(f"context {names[0]} added{used}\n")
     else:
         raise UsageError(USAGE.strip())
     return Status.DONE
@@ -245,7 +246,8 @@ def _add(file: _File, name: str, options: Sequence[str], choices: Mapping[str, S
         raise AdminError(f"there is a context {name} already: mqadmin context rm {name}")
     given = posix.parse(OPTIONS, options)
     posix.check(OPTIONS, given)
-    nameserver_addresses(given["n"])
+    if not nameserver_addresses(given["n"]):
+        raise UsageError("option -n (--namesrvAddr) is empty: name a nameserver as host:port")
     for name_of, values in choices.items():
         if name_of in given and given[name_of] not in values:
             raise UsageError(f"option --{name_of} takes {', '.join(values)}, not '{given[name_of]}'")

@@ -37,7 +37,8 @@ def opened(
 ) -> Session:
     """The session of a command line; nothing is connected yet. Raises AdminError.
 
-    Without ``account`` the context's account is left out: a command that prints it may take long.
+    Without ``account`` the context's account is left out: a command that prints it may take long. It is that of the
+    context's cluster alone: where other nameservers are named, it is neither read nor sent.
     """
     if "n" in given and not nameserver_addresses(given["n"]):
         raise BadValue("option -n (--namesrvAddr) is empty: name a nameserver as host:port, or leave the option out")
@@ -45,10 +46,11 @@ def opened(
     variables = (environment[each] for each in NAMESERVERS if environment.get(each))
     named = given.get("n") or properties.get("rocketmq.namesrv.addr") or next(variables, None)
     nameservers = nameserver_addresses(named or context.nameservers)
+    is_elsewhere = not {*nameservers} & {*nameserver_addresses(context.nameservers)}
     if context.tls:
         properties = {"tls.enable": "true", "tls.config.file": context.tls, **properties}
     credentials = security.find_credentials(properties, environment)
-    if credentials is None and account:
+    if credentials is None and account and not is_elsewhere:
         credentials = contexts.account_of(context)
     tls = security.make_context(security.find_tls(properties))
     waits = seconds(given) or timeout
