@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from pathlib import Path
 
@@ -107,6 +108,17 @@ async def test_servers_without_tls(lab: Lab) -> None:
 
     assert await run(["topicList", "-n", lab.nameserver], {"JAVA_OPT": "-Dtls.enable=true"}, out, err) == 1
     assert "the server broke off the TLS handshake: it may serve no TLS" in err.getvalue()
+    assert "(-Dtls.enable=false, or a context without --tls)" in err.getvalue()
+
+
+async def test_advice_names_the_options_of_mqadmin() -> None:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    out, err = io.StringIO(), io.StringIO()
+    async with server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        assert await run(["topicList", "-n", address], {}, out, err) == 1
+    assert '(JAVA_OPT="-Dtls.enable=true", or a context with --tls)' in err.getvalue()
+    assert "Tls(" not in err.getvalue()
 
 
 async def test_no_secret_is_told(tmp_path: Path) -> None:

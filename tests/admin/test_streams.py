@@ -254,6 +254,10 @@ async def test_dead_letters_go_back_once(lab: Lab) -> None:
             await send(admin, MessageQueue("%DLQ%g", "broker-a", 0), lab.broker, body.encode(), properties)
     await lab.member("other", "T")
     assert (await lab.done("move", "other", "--dry-run")).out == "0 dead letters are there\n"
+    for dry in ((), ("--dry-run",)):
+        nowhere = await lab.mqadmin("move", "g", "-t", "NoTopic", *dry)
+        assert (nowhere.status, nowhere.out) == (4, "")
+        assert "No topic route info in name server for the topic: NoTopic" in nowhere.err
     unknown = await lab.mqadmin("move", "nobody", "--dry-run")
     assert (unknown.status, "no broker knows the consumer group nobody" in unknown.err) == (4, True)
     there = await lab.mqadmin("move", "g", "--dry-run", "-o", "json")

@@ -92,6 +92,9 @@ def test_no_secret_leaves_the_broker(lab: Lab) -> None:
     assert "CVE-2024-23321" in lab.mqadmin("getAclConfig")
     assert "success" in lab.mqadmin("deleteAclConfig", "-a", "newcomer")
     lab.wait_for("DELETE_ACL_CONFIG")
+    assert "deleteAclConfig: it has no account newcomer (code 210 from" in lab.mqadmin(
+        "deleteAclConfig", "-a", "newcomer"
+    )
 
     assert "zqx" in lab.file.read_text()
     for text in (lab.log, *lab.said):

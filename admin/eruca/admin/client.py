@@ -37,6 +37,7 @@ from eruca.remoting.addresses import whole_address
 from eruca.remoting.calls import Answer
 from eruca.remoting.channels import Channels
 from eruca.remoting.errors import CallTimedOut, ConnectFailed, RemotingError
+from eruca.remoting.tls import SWITCH_OFF, SWITCH_ON
 
 TIMEOUT = 5.0
 """Seconds for a request."""
@@ -145,13 +146,14 @@ class Admin:
         except ConnectFailed as error:
             registered = error.unreachable and address not in self._nameservers
             advice = " (a broker registers its brokerIP1)" if registered else ""
-            raise NoAnswer(f"{error}; see whether it runs and whether the address is right{advice}") from None
+            sentence = _in_own_words(str(error))
+            raise NoAnswer(f"{sentence}; see whether it runs and whether the address is right{advice}") from None
         except CallTimedOut as error:
             if endpoint.code not in _OF_MEMBERS:
                 self._silent[address] = (now() + _SILENT_FOR, str(error))
             raise TimedOut(str(error)) from None
         except RemotingError as error:
-            raise NoAnswer(str(error)) from None
+            raise NoAnswer(_in_own_words(str(error))) from None
         except ProtocolError as error:
             raise NoAnswer(f"{address} answered what cannot be read: {error}") from None
 
@@ -369,6 +371,12 @@ def some_address(broker: BrokerData) -> str | None:
 def broker_addresses(route: TopicRouteData) -> list[tuple[str, str]]:
     """Name and an address of each broker of a route."""
     return [(broker.broker_name, address) for broker in route.broker_datas if (address := some_address(broker))]
+
+
+def _in_own_words(text: str) -> str:
+    """An error of a connection, with mqadmin's way to switch TLS on and off."""
+    text = text.replace(SWITCH_ON, '(JAVA_OPT="-Dtls.enable=true", or a context with --tls)')
+    return text.replace(SWITCH_OFF, "(-Dtls.enable=false, or a context without --tls)")
 
 
 def _first_line(text: str) -> str:

@@ -105,6 +105,8 @@ def parse(options: Sequence[Option], arguments: Iterable[str], operand: Operand 
                 value = option.usual
             else:
                 raise UsageError(f"option {option} needs a value")
+        if operand is not None and option is operand.option and option.key in found:
+            raise UsageError(f"<{option.name}> is given twice: '{found[option.key]}' and '{value}'")
         found.setdefault(option.key, value)
     return found
 

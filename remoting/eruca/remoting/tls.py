@@ -25,6 +25,10 @@ File = str | PathLike[str] | None
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
+SWITCH_ON, SWITCH_OFF = "(tls=Tls(...), tls.enable=true)", "(tls=None, tls.enable=false)"
+"""How programs and daemons switch TLS on and off, as the sentences about a lost connection end."""
+
+
 class BadTls(ValueError):
     """An unusable TLS setting; the message names it."""
 
@@ -235,7 +239,7 @@ def why_no_handshake(error: Exception) -> str | None:
     if isinstance(error, ssl.SSLError | ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
         return (
             "the server broke off the TLS handshake: it may serve no TLS (tls.server.mode=disabled in RocketMQ); "
-            "then connect without TLS (tls=None, tls.enable=false)"
+            f"then connect without TLS {SWITCH_OFF}"
         )
     return None
 
@@ -264,10 +268,7 @@ def why_ended(error: Exception | None, *, heard: bool, encrypted: bool) -> str:
     if heard:
         return ""
     if not encrypted:
-        return (
-            ", before the peer said anything: if it serves TLS only, TLS must be set here, too (tls=Tls(...), "
-            "tls.enable=true)"
-        )
+        return f", before the peer said anything: if it serves TLS only, TLS must be set here, too {SWITCH_ON}"
     return (
         ", before the peer said anything: if it asks for certificates, one that it trusts must be set here "
         "(certificate_file, tls.client.certPath)"

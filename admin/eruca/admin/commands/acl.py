@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from eruca.admin.command import BROKER, CLUSTER, Job, Shown, command, either
-from eruca.admin.errors import AdminError, BadValue, PeerRefused
+from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused
 from eruca.admin.lookups import ask_each
 from eruca.admin.posix import Option
 from eruca.admin.results.access import AccessFile, Account, access_config, access_files, account_of
@@ -96,6 +98,10 @@ async def update_account(job: Job) -> AsyncIterator[Shown]:
         yield Shown(act, partial(job.line, f"create or update plain access config to {address} success."))
 
 
+_NOT_DELETED = "has been deleted failed"
+"""What brokers say of an account that they do not have (4.9.7)."""
+
+
 @command(
     "deleteAclConfig",
     *either(BROKER, CLUSTER),
@@ -107,8 +113,14 @@ async def delete_account(job: Job) -> AsyncIterator[Shown]:
     """51 at the brokers."""
     for address in await _targets(job):
         request = access.DeleteAccessConfig(access_key=job.text("a"))
-        await _call(job, address, api.DELETE_ACL_CONFIG, request)
         act = Act(action="delete", kind="account", name=job.text("a"), place=address)
+        try:
+            await _call(job, address, api.DELETE_ACL_CONFIG, request)
+        except PeerRefused as refused:
+            if _NOT_DELETED not in refused.remark:
+                raise
+            yield Shown(replace(act, done=False), lambda: None)
+            raise NotFound(f"it has no account {job.text('a')} (code {refused.code} from {address})") from None
         yield Shown(act, partial(job.line, f"delete plain access config account from {address} success."))
     yield Shown(None, partial(job.write, f"account's accesskey is:{job.text('a')}"))
 

@@ -16,7 +16,7 @@ from eruca.admin.expressions import sql_condition, tag_expression
 from eruca.admin.lookups import queues_and_brokers, stored_offset
 from eruca.admin.posix import Operand, Option
 from eruca.admin.resets.places import place
-from eruca.admin.resets.targets import First
+from eruca.admin.resets.targets import First, Shift
 from eruca.admin.results.answer import Answer
 from eruca.admin.results.deliveries import Delivered, Delivery, Outgoing, from_json, is_message
 from eruca.admin.results.messages import Message, message_of
@@ -82,6 +82,10 @@ async def _wish(job: Job) -> Wish:
     if end is not None and job.has("follow"):
         raise BadValue("give one of --follow and --until")
     start = await place(job.admin, topic, job.text("from")) if job.has("from") else None
+    if isinstance(start, Shift):
+        raise BadValue(
+            f"--from {job.text('from')} counts from where a group stands, and none takes part: -c N is the last N"
+        )
     if start is None and end is not None and end <= now_ms():
         start = First()
     if start is None and most is None:
@@ -219,6 +223,8 @@ async def move(job: Job) -> Shown:
         raise TimedOut(str(error)) from None
     except ClientError as error:
         raise AdminError(str(error)) from None
+    if not letters and job.has("t") and job.text("t") not in await admin.all_topics():
+        await admin.route(job.text("t"))  # which names topics that are like it
     result = Moved(group=group, letters=letters, dry_run=job.has("dry-run"))
     there = "is there" if letters == 1 else "are there"
     whose = "its" if letters == 1 else "their"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from weakref import WeakKeyDictionary
 
 from eruca.admin.command import Job, Shown, Statuses, command
@@ -71,6 +72,9 @@ async def check(job: Job) -> Shown:
 def _bound(job: Job, letter: str) -> float | None:
     text = job.maybe(letter)
     try:
-        return None if text is None else float(text)
+        bound = None if text is None else float(text)
     except ValueError:
-        raise BadValue(f"option -{letter} takes a number, not '{text}'") from None
+        bound = math.nan
+    if bound is not None and not math.isfinite(bound):
+        raise BadValue(f"option -{letter} takes a number, not '{text}'")
+    return bound

@@ -113,12 +113,16 @@ class Ask:
     warning: float | None
     critical: float | None
 
-    def bounds(self, warning: float | None, critical: float | None) -> tuple[float | None, float | None]:
-        """The bounds that count."""
-        return (
-            warning if self.warning is None else self.warning,
-            critical if self.critical is None else self.critical,
-        )
+    def bounds(
+        self, warning: float | None, critical: float | None, *, below: bool = False
+    ) -> tuple[float | None, float | None]:
+        """The bounds that count, of a figure that is bad above them or ``below``. Raises BadValue for a wrong order."""
+        warning = warning if self.warning is None else self.warning
+        critical = critical if self.critical is None else self.critical
+        if warning is not None and critical is not None and (critical > warning if below else critical < warning):
+            way = "above" if below else "below"
+            raise BadValue(f"the critical bound {critical:.12g} (-c) is {way} the warning bound {warning:.12g} (-w)")
+        return warning, critical
 
 
 async def perform(admin: Admin, name: str, ask: Ask) -> Check:
@@ -178,7 +182,7 @@ async def _lag(admin: Admin, ask: Ask) -> Check:
 
 
 async def _members(admin: Admin, ask: Ask) -> Check:
-    group, bounds = _group(ask), ask.bounds(1, 1)
+    group, bounds = _group(ask), ask.bounds(1, 1, below=True)
     asked = await ask_each({name: _online(admin, group, at) for name, at in await admin.brokers_of_group(group)})
     online = len({member for members in asked.answers.values() for member in members})
     state, text = _judged(online, bounds, below=True), f"group {group}: {counted(online, 'member')} online"
