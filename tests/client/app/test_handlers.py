@@ -112,6 +112,65 @@ async def test_a_body_is_a_value_of_the_type_that_is_asked_for(lab: Lab, handler
     assert list(saw) == [got]
 
 
+async def take_any_first(value: Any, message: ReceivedMessage) -> None:
+    saw.append((value, message.topic))
+
+
+async def take_any_second(message: ReceivedMessage, value: Any) -> None:
+    saw.append((value, message.topic))
+
+
+def take_any_in_a_thread(value: Any, message: ReceivedMessage) -> None:
+    saw.append((value, message.topic))
+
+
+@pytest.mark.parametrize("handler", [take_any_first, take_any_second, take_any_in_a_thread])
+async def test_any_beside_a_message_is_its_value(lab: Lab, handler: Any) -> None:
+    app = App()
+    app.consumer("T", "g")(handler)
+    async with app.test(nameserver=lab.address) as test:
+        await test.publish("T", {"dish": "soup"})
+        await test.handled(handler)
+    assert list(saw) == [({"dish": "soup"}, "T")]
+
+
+async def take_list_of_any(values: list[Any], messages: list[ReceivedMessage]) -> None:
+    saw.append((values, [message.topic for message in messages]))
+
+
+async def take_any_of_a_list(messages: list[ReceivedMessage], values: Any) -> None:
+    saw.append((values, [message.topic for message in messages]))
+
+
+@pytest.mark.parametrize("handler", [take_list_of_any, take_any_of_a_list])
+async def test_so_it_is_in_a_list(lab: Lab, handler: Any) -> None:
+    app = App()
+    app.consumer("T", "g", consume_message_batch_max_size=8)(handler)
+    async with app.test(nameserver=lab.address) as test:
+        await lab.producer.send_batch([Message.of("T", {"dish": "soup"}), Message.of("T", 5)])
+        await test.handled(handler)
+    assert list(saw) == [([{"dish": "soup"}, 5], ["T", "T"])]
+
+
+async def take_any_alone(message: Any) -> None:
+    saw.append(message.body)
+
+
+async def take_unsaid(message, beside: ReceivedMessage) -> None:  # type: ignore[no-untyped-def]
+    assert message is beside
+    saw.append(message.body)
+
+
+@pytest.mark.parametrize("handler", [take_any_alone, take_unsaid])
+async def test_any_alone_and_a_parameter_without_an_annotation_are_the_message(lab: Lab, handler: Any) -> None:
+    app = App()
+    app.consumer("T", "g")(handler)
+    async with app.test(nameserver=lab.address) as test:
+        await test.publish("T", b"x")
+        await test.handled(handler)
+    assert list(saw) == [b"x"]
+
+
 async def test_a_list_has_values(lab: Lab) -> None:
     app = App()
 

@@ -12,7 +12,7 @@ import contextlib
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 from eruca.client import callbacks
 from eruca.client.errors import UsageError
@@ -20,6 +20,8 @@ from eruca.client.errors import UsageError
 Provider = Callable[..., Any]
 Overrides = Mapping[Provider, Provider]
 """Which provider stands in for which, in a test."""
+UNSAID: Final = inspect.Parameter.empty
+"""In place of the annotation of a parameter that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Node:
     needs: dict[str, Node] = field(default_factory=dict)
     """Dependencies by the name of the parameter."""
     takes: dict[str, Any] = field(default_factory=dict)
-    """The annotation of each other parameter."""
+    """The annotation of each other parameter; UNSAID without one."""
 
     @property
     def is_coroutine(self) -> bool:
@@ -73,7 +75,7 @@ def node_of(function: Provider, overrides: Overrides, path: tuple[Provider, ...]
         return node
     hints = _hints(function)
     for each in parameters:
-        hint = hints.get(each.name, Any if each.annotation is each.empty else each.annotation)
+        hint = hints.get(each.name, each.annotation)
         depends = next((item for item in get_args(hint)[1:] if isinstance(item, Depends)), None)
         if get_origin(hint) is Annotated and depends is not None:
             provider = overrides.get(depends.provider, depends.provider)

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from eruca.client import callbacks
 from eruca.client.app.bodies import BodyReader, message_of, reader_of
-from eruca.client.app.dependencies import Node, Overrides, call, call_plain, node_of
+from eruca.client.app.dependencies import UNSAID, Node, Overrides, call, call_plain, node_of
 from eruca.client.config import check_topic
 from eruca.client.errors import BadBody, UsageError
 from eruca.client.log import log
@@ -84,18 +84,20 @@ class Handler:
                     "Annotated[..., Depends(...)], or give it a default."
                 )
             return
-        if len(bodies) == 1 == len(taken) and taken[bodies[0]] is Any and not self._options.batch:
-            return  # without an annotation: the message, as listeners get it
         if len(bodies) > 1:
             raise UsageError(
                 f"{self._name} takes several bodies ({', '.join(bodies)}): one parameter takes the body, others are a "
                 "ReceivedMessage or Annotated[..., Depends(...)]."
             )
-        self._readers = {name: reader_of(taken[name]) for name in bodies if taken[name] is not Any}
+        self._readers = {
+            name: reader_of(taken[name])
+            for name in bodies
+            if taken[name] is not UNSAID and not (taken[name] is Any and len(taken) == 1)  # as listeners get it
+        }
 
     def _item(self, name: str, hint: Any) -> Any:
         """What a parameter takes of each message."""
-        if not self._options.batch or hint is Any:
+        if not self._options.batch or hint is Any or hint is UNSAID:
             return hint
         if get_origin(hint) is not list and hint is not list:
             raise UsageError(
