@@ -147,3 +147,38 @@ async def test_a_failed_message_comes_again_and_ends_among_the_dead_letters(
         assert await seen.reaches(2) == [("x", topic, 0), ("x", topic, 1)]
         letter = await letters.get_one(timeout=20)
     assert letter is not None and letter.body == b"x"
+
+
+def so(**options: Any) -> Any:
+    return pytest.param(options, id=" ".join(options))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        so(max_reconsume_times=0),
+        so(ack_policy=AckPolicy.REJECT_ON_ERROR),
+        so(ack_policy=AckPolicy.MANUAL, max_reconsume_times=0),
+        so(orderly=True, max_reconsume_times=0),
+        so(orderly=True, ack_policy=AckPolicy.REJECT_ON_ERROR),
+        so(batch=True, ack_policy=AckPolicy.REJECT_ON_ERROR),
+    ],
+)
+async def test_a_dead_letter_has_the_error_of_the_handler(
+    broker: RocketMQBroker, topic: str, caplog: pytest.LogCaptureFixture, options: Any
+) -> None:
+    @broker.subscriber(topic, group=topic, **options)
+    async def take(text: Any) -> None:
+        raise ValueError("no such street")
+
+    letters = broker.subscriber(f"%DLQ%{topic}", group=f"{topic}-letters")
+    async with broker:
+        await broker.start()
+        await broker.publish("x", topic)
+        letter = await letters.get_one(timeout=20)
+    assert letter is not None
+    properties = letter.raw_message.properties
+    assert (properties["DEAD_LETTER_ERROR"], properties["DEAD_LETTER_TEXT"]) == ("ValueError", "no such street")
+    assert 'raise ValueError("no such street")' in properties["DEAD_LETTER_TRACEBACK"]
+    [line] = [each for each in caplog.messages if "is a dead letter of" in each]
+    assert line.endswith(": ValueError: no such street")

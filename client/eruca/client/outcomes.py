@@ -34,6 +34,7 @@ class Later:
             for the dead letters at once (see Reject).
         seconds: in place of it any time until the retry; a broker that knows levels only takes the nearest one.
         consumed: the first N messages of a list are consumed nevertheless.
+        cause: the error that led to it, which a dead letter then names.
 
     Raises UsageError.
     """
@@ -41,8 +42,10 @@ class Later:
     delay_level: int = 0
     consumed: int = 0
     seconds: float | None = None
+    cause: BaseException | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        _check_cause(self)
         if not isinstance(self.delay_level, int) or not -1 <= self.delay_level <= MAX_DELAY_LEVEL:
             raise UsageError(
                 f"Later(delay_level={self.delay_level!r}): a whole number from -1 to {MAX_DELAY_LEVEL} is expected."
@@ -64,14 +67,17 @@ class Reject:
     Args:
         reason: a text for the log and for the property DEAD_LETTER_TEXT of the dead letter.
         consumed: the first N messages of a list are consumed nevertheless.
+        cause: the error that led to it, which the dead letter then names; ``reason`` is in place of its text.
 
     Raises UsageError.
     """
 
     reason: str | None = None
     consumed: int = field(default=0, kw_only=True)
+    cause: BaseException | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        _check_cause(self)
         if self.reason is not None and not isinstance(self.reason, str):
             raise UsageError(f"Reject({self.reason!r}): a text is expected.")
         if not isinstance(self.consumed, int) or self.consumed < 0:
@@ -121,16 +127,27 @@ class Suspend:
 
     Args:
         seconds: until the retry, up to 30, and 0.01 at least; None for the suspend_time of the consumer.
+        cause: the error that led to it, which a dead letter then names.
 
     Raises UsageError.
     """
 
     seconds: float | None = None
+    cause: BaseException | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        _check_cause(self)
         seconds = self.seconds
         if seconds is not None and not (_is_seconds(seconds) and seconds <= LONGEST_SUSPENSION):
             raise UsageError(f"Suspend({seconds!r}): a number of seconds from 0 to {LONGEST_SUSPENSION:g} is expected.")
+
+
+def _check_cause(outcome: Later | Reject | Suspend) -> None:
+    cause = outcome.cause
+    if cause is not None and not isinstance(cause, BaseException):
+        raise UsageError(
+            f"cause of {type(outcome).__name__} is of type {type(cause).__name__}: the error itself is expected."
+        )
 
 
 class Decision(enum.Enum):

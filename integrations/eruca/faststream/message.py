@@ -1,6 +1,6 @@
 """Messages as FastStream's handlers see them, and how they end.
 
-Owns the meaning of ack, nack and reject. ``Settlement`` belongs to one call of Eruca's listener and holds its outcome,
+Owns the meaning of ack, nack and reject. ``Settlement`` belongs to one call of Eruca's listener and makes its outcome,
 ``PulledSettlement`` to what ``get_one`` and iteration return; the messages of a test have one that nobody asks.
 Invariant: the first of ack, nack and reject counts.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from faststream import StreamMessage
@@ -27,7 +28,16 @@ class Settlement:
         self.raw = raw
         self._in_order = in_order
         self._settled = False
-        self.outcome: Later | Suspend | Reject | None = self._retry(0, None)
+        self._outcome: Later | Suspend | Reject | None = self._retry(0, None)
+        self.error: Exception | None = None
+        """What the handler raised."""
+
+    @property
+    def outcome(self) -> Later | Suspend | Reject | None:
+        """What the listener returns."""
+        if self._outcome is None or self.error is None:
+            return self._outcome
+        return replace(self._outcome, cause=self.error)
 
     async def ack(self) -> None:
         """The messages are consumed."""
@@ -48,7 +58,7 @@ class Settlement:
 
     def _settle(self, outcome: Later | Suspend | Reject | None) -> None:
         if not self._settled:
-            self._settled, self.outcome = True, outcome
+            self._settled, self._outcome = True, outcome
 
 
 class PulledSettlement(Settlement):

@@ -22,13 +22,14 @@ from faststream.exceptions import SetupError
 
 from eruca.client import Later, LitePullConsumer, Reject, Suspend
 from eruca.faststream.config import RocketMQBrokerConfig, Running, Subscription
-from eruca.faststream.message import PulledSettlement, Settlement, settling
+from eruca.faststream.message import PulledSettlement, Settlement, settlement_of, settling
 from eruca.faststream.options import ConsumerOptions
 from eruca.faststream.parser import RocketMQParser, is_request
 from eruca.faststream.publisher import RocketMQResponsePublisher
 from eruca.faststream.specification import RocketMQSubscriberSpecification
 
 if TYPE_CHECKING:
+    from faststream import Response
     from faststream._internal.endpoint.publisher import PublisherProto
 
 
@@ -139,6 +140,14 @@ class RocketMQSubscriber(SubscriberUsecase[Any]):
         with settling(settlement):
             await self.consume(raw)
         return settlement.outcome
+
+    async def process_message(self, msg: Any) -> Response:
+        """Pass a message to its handler. Raises what that raises, which becomes the cause of the outcome."""
+        try:
+            return await super().process_message(msg)
+        except Exception as error:
+            settlement_of(msg).error = error
+            raise
 
     # ------------------------------------------------------------------ without handlers
 

@@ -20,6 +20,7 @@ from eruca.client import (
     PushConsumer,
     ReceivedMessage,
     Reject,
+    Suspend,
 )
 from eruca.client.consuming.last_error import last_error, last_error_of
 from eruca.client.consuming.push_consumer import engine_of
@@ -255,6 +256,9 @@ async def test_an_error_of_any_size_and_kind_fits() -> None:
     assert len(why.text.encode()) <= 600 and not {"\x01", "\x02"} & set(why.text)
     assert last_error(Odd()).text == "its text cannot be made: RuntimeError"
     assert str(last_error(None, Later(delay_level=-1))) == "Later: returned by the listener"
+    for outcome in (Later(cause=OSError("no route")), Suspend(cause=OSError("no route"))):
+        assert str(last_error(None, outcome)) == "OSError: no route"
+    assert str(last_error(None, Reject("no such street", cause=KeyError(7)))) == "KeyError: no such street"
     assert last_error_of(why.properties) == why
 
 

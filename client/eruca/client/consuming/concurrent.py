@@ -121,9 +121,7 @@ class Concurrent:
         if self._options.send_back is None:
             log.warning("%s messages were not consumed and are not retried: %s", len(messages), messages)
             return messages
-        self._options.send_back.start(
-            request.process_queue, messages[outcome.consumed :], outcome, request.error or request.cause
-        )
+        self._options.send_back.start(request.process_queue, messages[outcome.consumed :], outcome, request.error)
         return messages[: outcome.consumed]
 
     def expire(self) -> None:

@@ -25,7 +25,7 @@ Argument = ReceivedMessage | list[ReceivedMessage]
 class ConsumeRequest:
     """One call of a listener. A request that succeeded may be reused for the next call of its batch."""
 
-    __slots__ = ("argument", "began", "cause", "error", "expired", "outcome", "overdue", "process_queue", "took")
+    __slots__ = ("argument", "began", "error", "expired", "outcome", "overdue", "process_queue", "took")
     allowed: tuple[type, ...] = (Later, Reject)
     """What a listener may return besides None."""
     claims = False
@@ -37,8 +37,6 @@ class ConsumeRequest:
         self.outcome: Outcome = None
         self.error: BaseException | None = None
         """What the listener raised."""
-        self.cause: BaseException | None = None
-        """Why it was not consumed, where the user's own code has seen the error."""
         self.began = 0.0
         """When the call began, in seconds of the monotonic clock."""
         self.took = 0.0

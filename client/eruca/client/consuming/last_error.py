@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from eruca.client.outcomes import Outcome, Reject
+from eruca.client.outcomes import Later, Outcome, Reject, Suspend
 
 ERROR, TEXT, TRACEBACK = "DEAD_LETTER_ERROR", "DEAD_LETTER_TEXT", "DEAD_LETTER_TRACEBACK"
 """Properties of a dead letter: the class of the last error, its text, and the innermost frames of its traceback."""
@@ -36,18 +36,18 @@ class LastError(NamedTuple):
 
 
 def last_error(error: BaseException | None, outcome: Outcome = None) -> LastError:
-    """Of a call that raised ``error``, or returned ``outcome``."""
+    """Of a call that raised ``error``, or returned ``outcome``, whose cause counts as raised."""
+    reason = outcome.reason if isinstance(outcome, Reject) else None
+    if error is None and isinstance(outcome, Later | Reject | Suspend):
+        error = outcome.cause
     if error is None:
-        text = "returned by the listener"
-        if isinstance(outcome, Reject) and outcome.reason:
-            text = outcome.reason
-        return LastError(type(outcome).__name__, _bounded(text, _TEXT_SIZE))
+        return LastError(type(outcome).__name__, _bounded(reason or "returned by the listener", _TEXT_SIZE))
     kind = type(error).__qualname__
     if type(error).__module__ != "builtins":
         kind = f"{type(error).__module__}.{kind}"
     frames = "".join(traceback.format_tb(error.__traceback__, limit=-_FRAMES))
     return LastError(
-        _bounded(kind, _KIND_SIZE), _bounded(_text_of(error), _TEXT_SIZE), _bounded(frames, _TRACEBACK_SIZE)
+        _bounded(kind, _KIND_SIZE), _bounded(reason or _text_of(error), _TEXT_SIZE), _bounded(frames, _TRACEBACK_SIZE)
     )
 
 

@@ -86,16 +86,14 @@ class Delivery(ReceivedMessage):
         if kind is None:
             self.ack()
         else:
-            self._settle(Later(), error)
+            self._settle(Later(cause=error))
 
-    def _settle(self, outcome: Later | Reject | None, cause: BaseException | None = None) -> float | None:
+    def _settle(self, outcome: Later | Reject | None) -> float | None:
         """Settle the message unless it is settled; the monotonic time if known."""
         request, self._request = self._request, None
         if request is None:
             return None
         self._outcome = request.outcome = outcome
-        if cause is not None:
-            request.cause = cause
         return self._finished(request)
 
 

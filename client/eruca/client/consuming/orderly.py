@@ -211,7 +211,7 @@ class Orderly:
     async def _send_dead_letters(self, lane: Lane, request: ConsumeRequest) -> None:
         """Send what is not to be retried to the dead letters; the rest is retried, as are failed sends."""
         outcome, left, sent = request.outcome, [], []
-        why = last_error(request.error or request.cause, outcome)
+        why = last_error(request.error, outcome)
         for number, message in enumerate(request.messages):
             consumed = isinstance(outcome, Reject) and number < outcome.consumed
             if consumed or (self._policy.is_dead(message, outcome) and await self._buried(message, why)):
