@@ -102,6 +102,39 @@ async def test_what_a_method_raises_reaches_the_asker(lab: Lab, asker: RPC, capl
     assert "the method refuse of Calls failed" in caplog.text
 
 
+async def test_a_result_that_is_too_large_is_told_at_once(
+    lab: Lab, asker: RPC, caplog: pytest.LogCaptureFixture
+) -> None:
+    rpc = server(lab)
+
+    @rpc.method
+    async def large(size: int) -> str:
+        return "x" * size
+
+    async with rpc:
+        with pytest.raises(RemoteError) as refused:
+            await asker.call("large", [5_000_000])
+        assert await asker.call("large", [3]) == "xxx"
+    told = "the result of large cannot be sent: the message body size over max value, MAX: 4194304"
+    assert (refused.value.type, refused.value.text) == ("BadMessage", told)
+    assert "the result of large of Calls cannot be sent: the message body size over max value" in caplog.text
+
+
+async def test_a_text_of_any_length_is_told_and_logged(lab: Lab, asker: RPC, caplog: pytest.LogCaptureFixture) -> None:
+    rpc = server(lab)
+
+    @rpc.method
+    async def verbose() -> None:
+        raise ValueError("x" * 5_000_000)
+
+    async with rpc:
+        with pytest.raises(RemoteError) as refused:
+            await asker.call("verbose")
+    assert (refused.value.type, refused.value.text) == ("ValueError", "x" * 4000 + "… (5000000 characters)")
+    [line] = [each for each in caplog.messages if "the method verbose of Calls failed: ValueError: xxx" in each]
+    assert len(line) < 10_000 and 'raise ValueError("x" * 5_000_000)' in line and len(caplog.text) < 20_000
+
+
 @pytest.mark.parametrize(
     ("name", "args", "kind", "text"),
     [

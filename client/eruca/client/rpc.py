@@ -3,8 +3,8 @@
 Owns what a call is on the wire, and the table of functions. A call is a question to a topic: its tag is the name of the
 method, its body the arguments as JSON: an array by position, an object by name, of both an object whose key "" has the
 array. The answer's body is the result as JSON. An error is an answer with the property ``errorType``, as of
-``Producer.reply_error``; a traceback stays here. Invariants: what fails is answered, and never retried; a call whose
-asker has stopped waiting is not begun.
+``Producer.reply_error``; a traceback stays here. Invariants: what fails is answered, also the sending of a result, and
+never retried; a call whose asker has stopped waiting is not begun.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import traceback
 import typing
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
@@ -22,6 +23,7 @@ import msgspec
 from eruca.client import callbacks
 from eruca.client.checks import check_kind, check_seconds, check_wait
 from eruca.client.config import ClientSettings, check_topic
+from eruca.client.consuming.last_error import text_of
 from eruca.client.consuming.push_consumer import PushConsumer
 from eruca.client.environment import known_options
 from eruca.client.errors import BadAnswer, ClientError, StateError, UsageError
@@ -36,6 +38,8 @@ UNKNOWN_METHOD = "UnknownMethod"
 """The type of the error for a method that nobody has registered."""
 BAD_ARGUMENTS = "BadArguments"
 """The type of the error for arguments that do not fit the function."""
+LONGEST_TEXT = 4000
+"""Characters of the text of an error that travel and are logged."""
 _JSON = Json()
 _BY_POSITION = ""
 
@@ -217,15 +221,35 @@ class RPC(Startable):
         try:
             answer: Message | tuple[str, str] = await self._result(name, question)
         except Exception as error:
-            log.warning("the method %s of %s failed", name, self.topic, exc_info=True)
-            answer = type(error).__name__, str(error)
+            answer = type(error).__name__, self._logged(name, error)
         try:
-            if isinstance(answer, Message):
-                await self._producer.reply(question, answer)
-            else:
-                await self._producer.reply_error(question, *answer)
+            failed = await self._sent(name, question, answer) if isinstance(answer, Message) else answer
+            if failed is not None:
+                await self._producer.reply_error(question, *failed)
         except ClientError as error:
             log.warning("the answer of %s of %s did not reach who asked: %s", name, self.topic, error)
+
+    def _logged(self, name: str, error: Exception) -> str:
+        """The text of what a method raised, which is logged here, and cut if it is very long."""
+        text = text_of(error)
+        if len(text) <= LONGEST_TEXT:
+            log.warning("the method %s of %s failed", name, self.topic, exc_info=error)
+            return text
+        text = f"{text[:LONGEST_TEXT]}… ({len(text)} characters)"
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        log.warning("the method %s of %s failed: %s: %s\n%s", name, self.topic, type(error).__name__, text, frames)
+        return text
+
+    async def _sent(self, name: str, question: ReceivedMessage, answer: Message) -> tuple[str, str] | None:
+        """Reply; the error to answer with if no try will send this, such as of a body that is too large."""
+        try:
+            await self._producer.reply(question, answer)
+        except ClientError as error:
+            if error.retriable:
+                raise
+            log.warning("the result of %s of %s cannot be sent: %s", name, self.topic, error)
+            return type(error).__name__, f"the result of {name} cannot be sent: {error}"
+        return None
 
     async def _result(self, name: str, question: ReceivedMessage) -> Message | tuple[str, str]:
         method = self._methods.get(name)

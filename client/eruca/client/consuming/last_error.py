@@ -47,7 +47,7 @@ def last_error(error: BaseException | None, outcome: Outcome = None) -> LastErro
         kind = f"{type(error).__module__}.{kind}"
     frames = "".join(traceback.format_tb(error.__traceback__, limit=-_FRAMES))
     return LastError(
-        _bounded(kind, _KIND_SIZE), _bounded(reason or _text_of(error), _TEXT_SIZE), _bounded(frames, _TRACEBACK_SIZE)
+        _bounded(kind, _KIND_SIZE), _bounded(reason or text_of(error), _TEXT_SIZE), _bounded(frames, _TRACEBACK_SIZE)
     )
 
 
@@ -56,7 +56,8 @@ def last_error_of(properties: Mapping[str, str]) -> LastError:
     return LastError(*(properties.get(name, "") for name in (ERROR, TEXT, TRACEBACK)))
 
 
-def _text_of(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """The text of an error, also of one that cannot make it."""
     try:
         return str(error)
     except Exception as another:
