@@ -22,6 +22,7 @@ from eruca.client import (
     Producer,
     PushConsumer,
     ReceivedMessage,
+    Reject,
     TransactionProducer,
     TransactionState,
 )
@@ -142,6 +143,32 @@ async def test_a_loop_has_the_context_at_hand(lab: Lab, watching: Watching) -> N
         assert send.context is not None and came.span_id == send.context.span_id
         message.ack()
     assert len(watching.spans("process T")) == 1
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+@pytest.mark.parametrize("reject", [False, True])
+async def test_the_span_of_a_dead_letter_has_their_number(
+    lab: Lab, watching: Watching, caplog: pytest.LogCaptureFixture, orderly: bool, reject: bool
+) -> None:
+    async def give_up(message: ReceivedMessage) -> Any:
+        if reject:
+            return Reject("no such street")
+        raise ValueError("no such street")
+
+    await lab.send("T", b"x")
+    async with PushConsumer(
+        "g",
+        give_up,
+        nameserver=lab.address,
+        start_from="first",
+        hooks=[watching.hook],
+        orderly=orderly,
+        max_reconsume_times=0,
+    ).subscribe("T"):
+        await eventually(lambda: bool(watching.spans("process T")))
+    [span] = watching.spans("process T")
+    assert span.attributes is not None and span.attributes["messaging.rocketmq.dead_letters"] == 1
+    assert "ended span" not in caplog.text
 
 
 async def test_what_fails_is_told(server: Scripted, watching: Watching) -> None:

@@ -191,6 +191,8 @@ class OpenTelemetry(Hook):
         if token is not None:
             self._context.detach(token)
         span.set_attribute("messaging.rocketmq.consume.status", context.status)
+        if context.dead:
+            span.set_attribute("messaging.rocketmq.dead_letters", len(context.dead))
         figures = _figures(
             "process", context.messages[0].topic, **{"messaging.consumer.group.name": context.consumer_group}
         )
@@ -202,7 +204,6 @@ class OpenTelemetry(Hook):
         self._consumed.add(len(context.messages), figures)
         self._process.record(time.perf_counter() - began, figures)
         if context.dead:
-            span.set_attribute("messaging.rocketmq.dead_letters", len(context.dead))
             self._dead.add(len(context.dead), figures)
 
     def _end(self, span: Span, error: BaseException | None, figures: dict[str, Any]) -> None:
