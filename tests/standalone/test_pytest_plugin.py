@@ -103,6 +103,35 @@ def test_settings_of_one_test(fresh_rocketmq: BackgroundCluster) -> None:
     assert (config.store.message_delay_level, config.enable_property_filter) == ("1s 2s", False)
 
 
+@pytest.mark.rocketmq({"fileReservedTime": 5, "enablePropertyFilter": False, "diskMaxUsedSpaceRatio": 80})
+def test_settings_that_are_no_texts(fresh_rocketmq: BackgroundCluster) -> None:
+    config = fresh_rocketmq.cluster.broker.config
+    assert (config.store.file_reserved_time, config.enable_property_filter) == (5, False)
+
+
+def test_settings_of_another_type_are_told(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\n@pytest.fixture(scope='session')\ndef rocketmq_config():\n    return ['fileReservedTime=5']\n"
+    )
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "conftest.py").write_text(
+        "import pytest\n@pytest.fixture(scope='session')\ndef rocketmq_config():\n    return {'fileReservedTime': 5}\n"
+    )
+    (tmp_path / "own" / "test_own.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.rocketmq({'messageDelayLevel': ['1s', '2s']})\n"
+        "def test_a_list(fresh_rocketmq):\n"
+        "    pass\n"
+        "def test_a_number(rocketmq):\n"
+        "    assert rocketmq.cluster.broker.config.store.file_reserved_time == 5\n"
+    )
+    (tmp_path / "test_mine.py").write_text("def test_no_mapping(fresh_rocketmq):\n    pass\n")
+    output = pytest_of_a_user(tmp_path, fails=True)
+    assert "1 passed, 2 errors" in output and "Traceback" not in output and "AttributeError" not in output
+    assert "messageDelayLevel is of type list: a text, a number, True or False is expected" in output
+    assert "The fixture rocketmq_config returns a value of type list: a mapping of keys to values is" in output
+
+
 def test_the_broker_of_all_tests_evaluates_sql92(rocketmq: BackgroundCluster) -> None:
     assert rocketmq.cluster.broker.config.enable_property_filter
 

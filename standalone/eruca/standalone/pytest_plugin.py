@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+Value = str | float | bool
+"""Of a setting: a text as in broker.conf, or a number, True or False."""
+
 if TYPE_CHECKING:
     from eruca.standalone.background import BackgroundCluster
 
@@ -45,19 +48,25 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         )
 
 
-def _of_run(config: pytest.Config, of_project: Mapping[str, str]) -> dict[str, str]:
+def _of_run(config: pytest.Config, of_project: Mapping[str, Value]) -> dict[str, Value]:
     """The settings of pytest's configuration, and over them those of the fixture ``rocketmq_config``."""
+    if not isinstance(of_project, Mapping):
+        pytest.fail(
+            f"The fixture rocketmq_config returns a value of type {type(of_project).__name__}: a mapping of keys to "
+            "values is expected.",
+            pytrace=False,
+        )
     pairs = (line.partition("=") for line in config.getini("rocketmq_settings"))
     return {key.strip(): text.strip() for key, _, text in pairs} | dict(of_project)
 
 
-def _of_mark(mark: pytest.Mark) -> Mapping[str, str]:
+def _of_mark(mark: pytest.Mark) -> Mapping[str, Value]:
     if len(mark.args) != 1 or mark.kwargs or not isinstance(mark.args[0], Mapping):
         pytest.fail('The marker takes a mapping: @pytest.mark.rocketmq({"messageDelayLevel": "1s 2s"}).', pytrace=False)
     return mark.args[0]
 
 
-def _cluster(folder: Path, settings: Mapping[str, str]) -> BackgroundCluster:
+def _cluster(folder: Path, settings: Mapping[str, Value]) -> BackgroundCluster:
     """A cluster that takes little disk. Fails the test with a sentence for wrong settings."""
     from eruca.remoting.settings import BadSetting
     from eruca.standalone.background import BackgroundCluster
@@ -70,8 +79,10 @@ def _cluster(folder: Path, settings: Mapping[str, str]) -> BackgroundCluster:
 
 
 @pytest.fixture(scope="session")
-def rocketmq_config() -> Mapping[str, str]:
+def rocketmq_config() -> Mapping[str, Value]:
     """More settings of the broker, by the keys of broker.conf: define it in a conftest.py.
+
+    A value is a text as in that file, a number, True or False.
 
     They come after ``rocketmq_settings`` of pytest's configuration, and replace those of the same key.
     """
@@ -80,7 +91,7 @@ def rocketmq_config() -> Mapping[str, str]:
 
 @pytest.fixture(scope="session")
 def rocketmq(
-    tmp_path_factory: pytest.TempPathFactory, rocketmq_config: Mapping[str, str], pytestconfig: pytest.Config
+    tmp_path_factory: pytest.TempPathFactory, rocketmq_config: Mapping[str, Value], pytestconfig: pytest.Config
 ) -> Iterator[BackgroundCluster]:
     """One nameserver and broker for all tests of the run; ``rocketmq.address`` is the nameserver's ``host:port``."""
     with _cluster(tmp_path_factory.mktemp("rocketmq"), _of_run(pytestconfig, rocketmq_config)) as cluster:
@@ -89,7 +100,7 @@ def rocketmq(
 
 @pytest.fixture
 def fresh_rocketmq(
-    tmp_path: Path, rocketmq_config: Mapping[str, str], request: pytest.FixtureRequest
+    tmp_path: Path, rocketmq_config: Mapping[str, Value], request: pytest.FixtureRequest
 ) -> Iterator[BackgroundCluster]:
     """An empty nameserver and broker for this test alone, which the test may restart.
 

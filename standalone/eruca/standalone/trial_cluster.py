@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
 from eruca.broker.config import BrokerConfig
+from eruca.remoting.settings import BadSetting
 from eruca.remoting.sources import Given
 from eruca.standalone.cluster import Cluster
 from eruca.standalone.settings import DEFAULTS, cluster_settings
@@ -25,10 +26,22 @@ SMALL: Final = {
 }
 
 
-def small_broker(settings: Mapping[str, str] | None = None) -> BrokerConfig:
+def small_broker(settings: Mapping[str, str | float | bool] | None = None) -> BrokerConfig:
     """A broker that takes little disk, with further ``settings`` by their keys. Raises BadSetting."""
-    given = [Given(key, text, "the settings") for key, text in (settings or {}).items()]
+    given = [Given(key, _text(key, value), "the settings") for key, value in (settings or {}).items()]
     return cluster_settings(given, defaults=SMALL).broker
+
+
+def _text(key: str, value: object) -> str:
+    """A value as broker.conf has it."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return str(value)
+    raise BadSetting(f"{key} is of type {type(value).__name__}: a text, a number, True or False is expected")
 
 
 @contextlib.asynccontextmanager
