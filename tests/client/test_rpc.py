@@ -80,7 +80,7 @@ async def test_a_method_is_called_by_position_and_by_name(lab: Lab, asker: RPC) 
 
 async def test_a_typed_proxy_converts_results_and_compares_arguments(lab: Lab, asker: RPC) -> None:
     async with server(lab):
-        prices = asker.proxy(Prices)  # type: ignore[type-abstract]
+        prices = asker.proxy(Prices)
         assert await prices.price("salad", amount=2) == Price("salad", 700)
         assert await prices.total(Price("a", 1), Price("b", 2)) == 3
         with pytest.raises(UsageError, match=r"Prices\.price: got an unexpected keyword argument 'number'"):
@@ -271,6 +271,6 @@ def test_the_blocking_face_answers_and_asks(address: str) -> None:
     with sync.RPC("Calls", "shop", nameserver=address, timeout=30) as asking, serving:
         assert asking.call("price", ["salad"]) == {"item": "salad", "cents": 350}
         assert asking.proxy().price("salad") == {"item": "salad", "cents": 350}
-        assert asking.proxy(BlockingPrices).price("salad") == Price("salad", 350)  # type: ignore[type-abstract]
+        assert asking.proxy(BlockingPrices).price("salad") == Price("salad", 350)
         with pytest.raises(RemoteError, match="LookupError: nothing"):
             asking.call("price", [""])

@@ -178,3 +178,16 @@ def test_so_are_blocking_clients(address: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("NAMESRV_ADDR", address)
     with producer:
         producer.send(Message("T", b"x"))
+
+
+def test_a_list_of_nameservers_is_a_setting_as_any_other() -> None:
+    addresses = ["a:1", "b:2"]
+    settings = ClientSettings(nameserver=addresses)
+    assert (
+        settings == ClientSettings(nameserver=("a:1", "b:2")) == ClientSettings.from_mapping({"nameserver": addresses})
+    )
+    assert len({settings, ClientSettings(nameserver=("a:1", "b:2"))}) == 1, "clients with equal settings share"
+    addresses.clear()
+    assert settings.nameserver_list() == ("a:1", "b:2")
+    with pytest.raises(BadConfig, match=r"^nameserver is not allowed: a text or a list of texts is expected$"):
+        ClientSettings.from_mapping({"nameserver": 5})

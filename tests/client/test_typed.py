@@ -14,7 +14,9 @@ pytestmark = pytest.mark.processes
 PROGRAM = """
 from eruca.client import App, Hook, Later, LitePullConsumer, Message, Producer, PushConsumer, ReceivedMessage, lag
 from eruca.client import ClientSettings, Credentials, TransactionProducer, TransactionState, assign, selectors, sync
-from eruca.client import Decision, Reject, Suspend
+from eruca.client import RPC, Decision, Reject, Suspend
+from abc import ABC, abstractmethod
+from typing import Protocol
 from eruca.client.errors import SendFailed
 from eruca.client.hooks import SendContext
 from eruca.client.serializers import JSON, Json
@@ -66,6 +68,29 @@ def listeners(orderly: bool) -> None:
     app.producer("billing", retrys=3)  # wrong
     Message.of("T", {"a": 1}, JSON, tagz="x")  # wrong
 
+class Prices(Protocol):
+    async def price(self, item: str, amount: int = 1) -> int: ...
+class Bills(ABC):
+    @abstractmethod
+    def total(self, number: int) -> int: ...
+
+async def calls() -> None:
+    async with RPC("Prices", "orders-service") as rpc:
+        reveal_type(await rpc.proxy(Prices).price("salad", amount=2))
+        reveal_type(await rpc.proxy(timeout=3).price("salad"))
+        reveal_type(await rpc.call("price", ["salad"], returns=int))
+        reveal_type(await rpc.call("prices", returns=list[int]))
+        reveal_type(await rpc.call("price", ["salad"]))
+        await rpc.proxy(Prices).price("salad", 2, 3)  # wrong
+    with sync.RPC("Prices", "orders-service") as blocking:
+        reveal_type(blocking.proxy(Bills).total(7))
+        reveal_type(blocking.call("price", ["salad"], returns=int))
+        reveal_type(blocking.call("price", ["salad"]))
+        blocking.call("price", ["salad"], timeot=3)  # wrong
+    ClientSettings(nameserver=["mq1:9876", "mq2:9876"])
+    ClientSettings(nameserver=("mq1:9876", "mq2:9876"))
+    ClientSettings(nameserver=5)  # wrong
+
 async def main() -> None:
     settings = ClientSettings(credentials=Credentials("key", "secret"))
     async with Producer("p", settings=settings, hooks=[Audit()]) as producer:
@@ -106,6 +131,7 @@ def blocking() -> None:
 """
 TYPES = [
     *("PushConsumer", "PushConsumer"),
+    *("int", "Any", "int", "list[int]", "Any", "int", "int", "Any"),
     *("SendResult", "SendResult", "tuple[str, ...]", "Delivery", "list[int]", "Any"),
     *("list[ReceivedMessage]", "ReceivedMessage", "list[ReceivedMessage]"),
     *("TransactionState", "int | None"),

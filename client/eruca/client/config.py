@@ -106,7 +106,7 @@ class ClientSettings:
             together with the cluster. None: it does not wait; a client starts, or fails, by what is there.
     """
 
-    nameserver: str | tuple[str, ...] | None = None
+    nameserver: str | Sequence[str] | None = None
     client_ip: str | None = None
     instance_name: str = "DEFAULT"
     nameserver_url: str | None = None
@@ -256,6 +256,8 @@ class ClientSettings:
             check_positive(start_wait=self.start_wait)
         if self.nameserver is not None:
             read_addresses(self.nameserver)
+            if not isinstance(self.nameserver, str):
+                object.__setattr__(self, "nameserver", (*self.nameserver,))  # settings are keys of dictionaries
         if self.nameserver_url is not None and not self.nameserver_url.startswith(("http://", "https://")):
             raise BadConfig(f'nameserver_url="{self.nameserver_url}" is not allowed: an http:// address is expected')
         if self.namespace is not None:

@@ -180,7 +180,7 @@ def _expected(hint: Any) -> str:
     """What a type is for people."""
     if get_origin(hint) is Literal:
         return f"one of {', '.join(get_args(hint))}"
-    if get_origin(hint) is tuple:
+    if get_origin(hint) in (tuple, Sequence):
         return "a list of texts"
     if get_args(hint):
         return " or ".join(dict.fromkeys(_expected(each) for each in get_args(hint) if each is not NoneType))

@@ -46,6 +46,8 @@ _BY_POSITION = ""
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 R = TypeVar("R")
+Service = Callable[..., T]
+"""A class: type checkers take none with abstract methods, nor a Protocol, for a ``type[T]``."""
 
 
 class _Misfit(Exception):
@@ -131,7 +133,7 @@ class Proxy(typing.Generic[R]):
         return f"<{type(self).__name__} of {self._service}>"
 
 
-def methods_of(service: type) -> dict[str, _Method]:
+def methods_of(service: object) -> dict[str, _Method]:
     """The public functions of a class, such as a Protocol. Raises UsageError."""
     if not inspect.isclass(service):
         raise UsageError(f"The service is of type {type(service).__name__}: a class, such as a Protocol, is expected.")
@@ -263,6 +265,26 @@ class RPC(Startable):
 
     # ------------------------------------------------------------------ calls
 
+    @overload
+    async def call(
+        self,
+        name: str,
+        args: Sequence[Any] = (),
+        named: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        returns: type[T],
+    ) -> T: ...
+    @overload
+    async def call(
+        self,
+        name: str,
+        args: Sequence[Any] = (),
+        named: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        returns: Any = Any,
+    ) -> Any: ...
     async def call(
         self,
         name: str,
@@ -303,8 +325,8 @@ class RPC(Startable):
     @overload
     def proxy(self, service: None = None, *, timeout: float | None = None) -> Proxy[Coroutine[Any, Any, Any]]: ...
     @overload
-    def proxy(self, service: type[T], *, timeout: float | None = None) -> T: ...
-    def proxy(self, service: type[Any] | None = None, *, timeout: float | None = None) -> Any:
+    def proxy(self, service: Service[T], *, timeout: float | None = None) -> T: ...
+    def proxy(self, service: Service[Any] | None = None, *, timeout: float | None = None) -> Any:
         """The methods as methods: ``await rpc.proxy().price("salad", amount=2)``.
 
         With a ``service``, a class or Protocol of coroutine functions, it is of that type: the arguments are compared
@@ -347,10 +369,9 @@ class RPC(Startable):
 
 
 def make_proxy(
-    call: Callable[[str, Sequence[Any], Mapping[str, Any], Any], R], topic: str, service: type[T] | None
+    call: Callable[[str, Sequence[Any], Mapping[str, Any], Any], R], topic: str, service: Service[T] | None
 ) -> Proxy[R] | T:
     """A Proxy that calls by ``call``; with a ``service`` of that type. Raises UsageError."""
     if service is None:
         return Proxy(call, topic, None)
-    methods = methods_of(service)
-    return cast("T", Proxy(call, service.__name__, methods))
+    return cast("T", Proxy(call, getattr(service, "__name__", ""), methods_of(service)))

@@ -315,7 +315,37 @@ class RPC(_Blocking[rpc.RPC]):
         """As the asynchronous ``start``."""
         self._thread.run(self._client.start(wait=wait))
 
-    call = _waiting(rpc.RPC.call)
+    @overload
+    def call(
+        self,
+        name: str,
+        args: Sequence[Any] = (),
+        named: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        returns: type[T],
+    ) -> T: ...
+    @overload
+    def call(
+        self,
+        name: str,
+        args: Sequence[Any] = (),
+        named: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        returns: Any = Any,
+    ) -> Any: ...
+    def call(
+        self,
+        name: str,
+        args: Sequence[Any] = (),
+        named: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        returns: Any = Any,
+    ) -> Any:
+        """As the asynchronous ``call``."""
+        return self._thread.run(self._client.call(name, args, named, timeout=timeout, returns=returns))
 
     @overload
     def method(self, function: AnyFunction) -> AnyFunction: ...
@@ -328,8 +358,8 @@ class RPC(_Blocking[rpc.RPC]):
     @overload
     def proxy(self, service: None = None, *, timeout: float | None = None) -> Proxy[Any]: ...
     @overload
-    def proxy(self, service: type[T], *, timeout: float | None = None) -> T: ...
-    def proxy(self, service: type[Any] | None = None, *, timeout: float | None = None) -> Any:
+    def proxy(self, service: rpc.Service[T], *, timeout: float | None = None) -> T: ...
+    def proxy(self, service: rpc.Service[Any] | None = None, *, timeout: float | None = None) -> Any:
         """As the asynchronous ``proxy``, of methods that wait; the functions of a ``service`` are plain ones."""
 
         def call(name: str, args: Sequence[Any], named: Mapping[str, Any], returns: Any) -> Any:
