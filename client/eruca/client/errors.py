@@ -194,6 +194,14 @@ class BadBody(ClientError, ValueError):
     """A received body cannot be decoded by its content type or the given serializer."""
 
 
+class NotConsumed(ClientError):
+    """Raised at the ``yield`` of a provider of an App: the handler returned ``outcome``, such as Later or Reject."""
+
+    def __init__(self, outcome: object) -> None:
+        super().__init__(f"The handler returned {outcome!r}: its message does not count as consumed")
+        self.outcome = outcome
+
+
 class SendFailed(ClientError):
     """Every attempt of a send failed. ``__cause__`` is the error of the last one.
 

@@ -13,8 +13,8 @@ import msgspec
 import pydantic
 import pytest
 
-from eruca.client import App, Depends, Later, Message, ReceivedMessage, Reject
-from eruca.client.errors import BadBody, UsageError
+from eruca.client import App, Depends, Later, Message, ReceivedMessage, Reject, Suspend
+from eruca.client.errors import BadBody, NotConsumed, UsageError
 from eruca.client.serializers import JSON, MSGPACK
 from tests.client.conftest import Lab
 
@@ -340,6 +340,121 @@ async def test_a_plain_function_and_its_dependencies_run_in_one_thread(lab: Lab)
     assert saw == ["open", "soup", "closed"]
 
 
+def transaction() -> Iterator[None]:
+    try:
+        yield
+        saw.append("commit")
+    except Exception as error:
+        saw.append(repr(error))
+        raise
+    finally:
+        saw.append("closed")
+
+
+async def async_transaction() -> AsyncIterator[None]:
+    try:
+        yield
+        saw.append("commit")
+    except Exception as error:
+        saw.append(repr(error))
+        raise
+    finally:
+        saw.append("closed")
+
+
+outcomes: list[Any] = []
+"""What the next handlers return."""
+
+
+async def in_a_transaction(body: bytes, _: Annotated[None, Depends(transaction)]) -> Any:
+    return outcomes.pop(0)
+
+
+async def in_an_async_transaction(body: bytes, _: Annotated[None, Depends(async_transaction)]) -> Any:
+    return outcomes.pop(0)
+
+
+def in_a_transaction_in_a_thread(body: bytes, _: Annotated[None, Depends(transaction)]) -> Any:
+    return outcomes.pop(0)
+
+
+@pytest.mark.parametrize("handler", [in_a_transaction, in_an_async_transaction, in_a_transaction_in_a_thread])
+@pytest.mark.parametrize(
+    ("outcome", "orderly"), [(Later(), False), (Reject("x"), False), (Reject("x"), True), (Suspend(0.01), True)]
+)
+async def test_a_provider_does_not_commit_what_is_not_consumed(
+    lab: Lab, handler: Any, outcome: Any, orderly: bool
+) -> None:
+    app = App()
+    outcomes[:] = [outcome, None]
+    app.consumer("T", "g", orderly=orderly)(handler)
+    async with app.test(nameserver=lab.address) as test:
+        await test.publish("T", b"x")
+        handled = await test.handled(handler)
+        assert not handled.success and handled.reason == getattr(outcome, "reason", None)
+        if not isinstance(outcome, Suspend):
+            await test.publish("T", b"y")
+        assert (await test.handled(handler)).success
+    assert list(saw) == [repr(NotConsumed(outcome)), "closed", "commit", "closed"]
+
+
+def swallowing_all() -> Iterator[str]:
+    with contextlib.suppress(NotConsumed):
+        yield "x"
+
+
+async def test_neither_does_that_of_a_plain_handler_and_the_outcome_stays(lab: Lab) -> None:
+    app = App()
+
+    @app.consumer("T", "g", publish_to="Bills")
+    def handle(
+        body: bytes, one: Annotated[None, Depends(transaction)], two: Annotated[str, Depends(swallowing_all)]
+    ) -> Reject:
+        return Reject("no such street")
+
+    async with app.test(nameserver=lab.address) as test:
+        await test.publish("T", b"x")
+        handled = await test.handled(handle)
+        assert (handled.success, handled.reason) == (False, "no such street")
+        letter = await test.published("%DLQ%g")
+    assert letter.properties["DEAD_LETTER_ERROR"] == "Reject"
+    assert list(saw) == [repr(NotConsumed(Reject("no such street"))), "closed"], "though the inner provider caught it"
+
+
+async def broken() -> AsyncIterator[None]:
+    try:
+        yield
+    except NotConsumed as error:
+        raise OSError("the database is away") from error
+
+
+async def test_a_clean_up_that_fails_then_is_the_error_of_the_handler(lab: Lab) -> None:
+    app = App()
+
+    @app.consumer("T", "g")
+    async def handle(body: bytes, session: Annotated[None, Depends(broken)]) -> Reject:
+        return Reject("no such street")
+
+    async with app.test(nameserver=lab.address) as test:
+        await test.publish("T", b"x")
+        with pytest.raises(OSError, match="the database is away"):
+            await test.handled(handle)
+
+
+async def test_a_part_of_a_list_that_is_consumed_is_committed(lab: Lab) -> None:
+    app = App()
+
+    @app.consumer("T", "g", consume_message_batch_max_size=8)
+    async def handle(bodies: list[bytes], session: Annotated[None, Depends(transaction)]) -> Reject:
+        return Reject("x", consumed=1)
+
+    async with app.test(nameserver=lab.address) as test:
+        await lab.producer.send_batch([Message("T", b"1"), Message("T", b"2")])
+        await test.handled(handle)
+        assert (await test.published("%DLQ%g")).body == b"2"
+    assert list(saw) == ["commit", "closed"]
+
+
 def swallowing() -> Iterator[str]:
     with contextlib.suppress(RuntimeError):
         yield "x"
@@ -349,11 +464,15 @@ async def test_a_clean_up_that_swallows_an_error_does_not_make_a_success(lab: La
     app = App()
 
     @app.consumer("T", "g")
-    async def failing(message: ReceivedMessage, thing: Annotated[str, Depends(swallowing)]) -> None:
+    async def failing(
+        message: ReceivedMessage, _: Annotated[None, Depends(transaction)], thing: Annotated[str, Depends(swallowing)]
+    ) -> None:
         raise RuntimeError("in the handler")
 
     @app.consumer("T", "h")
-    def failing_too(message: ReceivedMessage, thing: Annotated[str, Depends(swallowing)]) -> None:
+    def failing_too(
+        message: ReceivedMessage, _: Annotated[None, Depends(transaction)], thing: Annotated[str, Depends(swallowing)]
+    ) -> None:
         raise RuntimeError("in the handler")
 
     async with app.test(nameserver=lab.address) as test:
@@ -361,6 +480,7 @@ async def test_a_clean_up_that_swallows_an_error_does_not_make_a_success(lab: La
         for handler in (failing, failing_too):
             with pytest.raises(RuntimeError, match="in the handler"):
                 await test.handled(handler)
+    assert sorted(saw) == sorted(["RuntimeError('in the handler')", "closed"] * 2), "an outer provider does not commit"
 
 
 async def get_test_session() -> str:

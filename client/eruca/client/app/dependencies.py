@@ -3,7 +3,8 @@
 Owns the order in which dependencies are made, which is that of the parameters, each provider's own ones first, and the
 clean-up in reverse. Providers are functions, coroutine functions, classes, and generators of both kinds with one
 ``yield``. Invariants: one provider makes one object for each call of a handler, however many ask for it; what was made
-is given up, also after an error, and an error of the handler is never swallowed by a clean-up.
+is given up, also after an error, and an error of the handler is never swallowed by a clean-up; the code behind a
+``yield`` is reached only if something was consumed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 from eruca.client import callbacks
-from eruca.client.errors import UsageError
+from eruca.client.errors import NotConsumed, UsageError
+from eruca.client.outcomes import Decision, Later, Reject, Suspend
 
 Provider = Callable[..., Any]
 Overrides = Mapping[Provider, Provider]
@@ -30,7 +32,8 @@ class Depends:
 
     Args:
         provider: a function, a coroutine function, a class, or a generator function of either kind that yields the
-            value once and cleans up after that. It may have dependencies itself, and take the ReceivedMessage.
+            value once and cleans up after that. It may have dependencies itself, and take the ReceivedMessage. What
+            the handler raises is raised at the ``yield``, and NotConsumed where it returns Later, Reject or Suspend.
 
     Raises UsageError.
     """
@@ -125,14 +128,17 @@ def call_plain(handler: Node, taken: Taken) -> Any:
         if node.function not in made:
             arguments = {name: value_of(need) for name, need in node.needs.items()} | taken(node)
             if inspect.isgeneratorfunction(node.function):
-                made[node.function] = stack.enter_context(contextlib.contextmanager(node.function)(**arguments))
+                made[node.function] = stack.enter_context(_in_this_thread(node.function, arguments))
             else:
                 made[node.function] = node.function(**arguments)
         return made[node.function]
 
-    with _KeptError() as kept, contextlib.ExitStack() as stack, kept.noticed():
-        result = handler.function(**{name: value_of(need) for name, need in handler.needs.items()}, **taken(handler))
-    return result
+    try:
+        with contextlib.ExitStack() as stack:
+            needs = {name: value_of(need) for name, need in handler.needs.items()}
+            return _consumed(handler.function(**needs, **taken(handler)))
+    except NotConsumed as told:
+        return told.outcome
 
 
 async def call(handler: Node, taken: Taken) -> Any:
@@ -144,7 +150,7 @@ async def call(handler: Node, taken: Taken) -> Any:
         if function not in made:
             arguments = {name: await value_of(need) for name, need in node.needs.items()} | taken(node)
             if inspect.isasyncgenfunction(function):
-                value = await stack.enter_async_context(contextlib.asynccontextmanager(function)(**arguments))
+                value = await stack.enter_async_context(_in_the_loop(function, arguments))
             elif inspect.isgeneratorfunction(function):
                 value = await stack.enter_async_context(_in_threads(function, arguments))
             elif inspect.isclass(function):
@@ -158,46 +164,60 @@ async def call(handler: Node, taken: Taken) -> Any:
             made[function] = value
         return made[function]
 
-    with _KeptError() as kept:
+    try:
         async with contextlib.AsyncExitStack() as stack:
-            with kept.noticed():
-                needs = {name: await value_of(need) for name, need in handler.needs.items()}
-                result = await handler.function(**needs, **taken(handler))
+            needs = {name: await value_of(need) for name, need in handler.needs.items()}
+            return _consumed(await handler.function(**needs, **taken(handler)))
+    except NotConsumed as told:
+        return told.outcome
+
+
+def _consumed(result: Any) -> Any:
+    """The result. Raises NotConsumed for an outcome by which no message of the call is consumed."""
+    given_back = isinstance(result, Later | Reject) and not result.consumed
+    if given_back or isinstance(result, Suspend) or result is Decision.ROLLBACK:
+        raise NotConsumed(result)
     return result
+
+
+# Each of these raises the error of a call again, also one that the generator has caught: else the message would count
+# as consumed, and an outer provider would commit.
+
+
+@contextlib.contextmanager
+def _in_this_thread(generator: Provider, arguments: dict[str, Any]) -> Iterator[Any]:
+    """A generator of a plain handler."""
+    around = contextlib.contextmanager(generator)(**arguments)
+    value = around.__enter__()
+    try:
+        yield value
+    except BaseException as error:
+        around.__exit__(type(error), error, error.__traceback__)
+        raise
+    around.__exit__(None, None, None)
+
+
+@contextlib.asynccontextmanager
+async def _in_the_loop(generator: Provider, arguments: dict[str, Any]) -> AsyncIterator[Any]:
+    """An asynchronous generator."""
+    around = contextlib.asynccontextmanager(generator)(**arguments)
+    value = await around.__aenter__()
+    try:
+        yield value
+    except BaseException as error:
+        await around.__aexit__(type(error), error, error.__traceback__)
+        raise
+    await around.__aexit__(None, None, None)
 
 
 @contextlib.asynccontextmanager
 async def _in_threads(generator: Provider, arguments: dict[str, Any]) -> AsyncIterator[Any]:
-    """A generator of a plain dependency, each step in a thread."""
+    """A generator of a plain dependency of a coroutine, each step in a thread."""
     around = contextlib.contextmanager(generator)(**arguments)
     value = await callbacks.call(around.__enter__)
     try:
         yield value
     except BaseException as error:
-        if not await callbacks.call(around.__exit__, type(error), error, error.__traceback__):
-            raise
-    else:
-        await callbacks.call(around.__exit__, None, None, None)
-
-
-class _KeptError:
-    """Raises the error of a call again if a clean-up swallowed it: else the message would count as consumed."""
-
-    def __init__(self) -> None:
-        self.error: BaseException | None = None
-
-    @contextlib.contextmanager
-    def noticed(self) -> Iterator[None]:
-        """Around the call itself."""
-        try:
-            yield
-        except BaseException as error:
-            self.error = error
-            raise
-
-    def __enter__(self) -> _KeptError:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None and self.error is not None:
-            raise self.error
+        await callbacks.call(around.__exit__, type(error), error, error.__traceback__)
+        raise
+    await callbacks.call(around.__exit__, None, None, None)
