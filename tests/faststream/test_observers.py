@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
+import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -10,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from eruca.faststream import RocketMQBroker, TestRocketMQBroker
 from eruca.faststream.opentelemetry import RocketMQTelemetryMiddleware
 from eruca.faststream.prometheus import RocketMQPrometheusMiddleware
+from tests.faststream.conftest import Seen
 
 
 async def test_spans_of_a_send_and_of_its_handler_are_one_trace() -> None:
@@ -54,3 +59,32 @@ async def test_messages_are_counted() -> None:
         )
         == 1
     )
+
+
+@pytest.fixture
+def access_log() -> Iterator[None]:
+    """Afterwards the log of FastStream's brokers is as it was."""
+    logger = logging.getLogger("faststream.access.rocketmq")
+    handlers, filters = logger.handlers[:], logger.filters[:]
+    yield
+    logger.handlers[:], logger.filters[:] = handlers, filters
+
+
+@pytest.mark.usefixtures("access_log")
+async def test_the_log_tells_messages_of_one_producer_apart(
+    address: str, topic: str, seen: Seen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker = RocketMQBroker(address, group="shop")
+
+    @broker.subscriber(topic)
+    async def cook(number: int) -> None:
+        seen(number)
+
+    async with broker:
+        await broker.start()
+        sent = [await broker.publish(number, topic) for number in range(2)]
+        await seen.reaches(2)
+    lines = capsys.readouterr().out.splitlines()
+    for result in sent:
+        assert result is not None
+        assert [line for line in lines if result.message_id in line and line.endswith("- Received")]

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from faststream._internal.basic_types import LoggerProto
     from faststream._internal.context import ContextRepo
 
-_ID_LENGTH = 10
+_ID_WIDTH, _LONGEST_ID = 32, 56
+"""Characters of a message id: with an IPv4 and an IPv6 address. Only the end differs in the messages of a producer."""
 
 
 class LoggerColumns(DefaultLoggerStorage):
@@ -35,8 +36,8 @@ class LoggerColumns(DefaultLoggerStorage):
             logger = get_broker_logger(
                 name="rocketmq",
                 default_context=dict.fromkeys(self._widths, ""),
-                message_id_ln=_ID_LENGTH,
-                fmt=f"%(asctime)s %(levelname)-8s - {columns}%(message_id)-{_ID_LENGTH}s - %(message)s",
+                message_id_ln=_LONGEST_ID,
+                fmt=f"%(asctime)s %(levelname)-8s - {columns}%(message_id)-{_ID_WIDTH}s - %(message)s",
                 context=context,
                 log_level=self.logger_log_level,
             )
