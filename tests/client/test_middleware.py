@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from eruca.client import Hook, Later, PushConsumer, ReceivedMessage, Suspend
+from eruca.client import App, Backoff, Hook, Later, PushConsumer, ReceivedMessage, Reject, Suspend
 from eruca.client.consuming.push_consumer import engine_of
 from eruca.client.errors import UsageError
 from eruca.client.hooks import ConsumeContext
@@ -323,3 +323,75 @@ def test_what_is_none_is_refused() -> None:
         make([fine], None)
     with ThreadPoolExecutor() as threads:
         PushConsumer("g", print, nameserver="mq:1", middleware=[fine], executor=threads)
+
+
+async def forgets(message: Any, call_next: CallNext) -> Any:
+    await call_next(message)
+
+
+async def tries_twice(message: Any, call_next: CallNext) -> Any:
+    return await call_next(message) and await call_next(message)
+
+
+async def fails_then(message: Any, call_next: CallNext) -> Any:
+    await call_next(message)
+    raise OSError("the middleware failed")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("outcome", "orderly"), [(Later(), False), (Reject("x"), False), (Suspend(0.01), True)])
+async def test_one_that_loses_an_outcome_is_told_of_once(
+    lab: Lab, told: Told, kind: str, outcome: Any, orderly: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def body(message: ReceivedMessage) -> Any:
+        told.add("listener")
+        return outcome
+
+    await lab.send("T", b"1", b"2", b"3")
+    async with consuming(lab, listener_of(kind, body), named("a", told), forgets, named("b", told), orderly=orderly):
+        await told.reach("a after", 3)
+    [line] = [each for each in caplog.messages if "where call_next returned" in each]
+    assert line == (
+        f"the middleware forgets of g returned None where call_next returned {outcome!r}: what the listener did not "
+        "consume counts as consumed; write `return await call_next(message)`"
+    )
+    assert told.events.count("listener") == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_one_that_calls_twice_or_fails_loses_nothing(
+    lab: Lab, told: Told, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each message has a first call that gives it back, and what comes after counts."""
+    tried: set[bytes] = set()
+
+    def body(message: ReceivedMessage) -> Later | None:
+        again = message.body in tried
+        tried.add(message.body)
+        told.add("consumed" if again else "left")
+        return None if again else Later(seconds=0.01)
+
+    await lab.send("T", b"1", b"2")
+    async with consuming(lab, listener_of(kind, body), tries_twice, concurrency=1):
+        await told.reach("consumed", 2)
+    await lab.send("T", b"3", b"4")
+    async with consuming(lab, listener_of(kind, body), fails_then, concurrency=1, retry=Backoff(first=0.01)):
+        await told.reach("consumed", 4)
+    assert "where call_next returned" not in caplog.text
+
+
+async def test_one_with_other_parameters_is_refused_when_the_consumer_is_made() -> None:
+    async def alone(message: Any) -> Any: ...
+
+    class Audit:
+        async def __call__(self, message: Any, call_next: CallNext, more: int) -> Any: ...
+
+    wrong: list[tuple[Any, str]] = [(alone, ".*alone"), (Audit(), ".*Audit")]
+    for each, name in wrong:
+        sentence = (
+            rf"^The middleware {name} is called with 2 arguments, \(message, call_next\), which it does not take\.$"
+        )
+        with pytest.raises(UsageError, match=sentence):
+            PushConsumer("g", print, middleware=[each])
+        with pytest.raises(UsageError, match=sentence):
+            App(middleware=[each])

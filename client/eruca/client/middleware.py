@@ -3,10 +3,12 @@
 Owns how they are nested, and in which task and thread each part runs. ``await call_next(message)`` calls the next
 middleware, and at last the listener, and returns its outcome, which is checked: None, or one of the classes that a
 listener may return. What a listener raises is raised there. A middleware may return another outcome, raise, call
-``call_next`` again or not at all, and give it another argument, which is what the listener gets then. Knows nothing of
-queues, offsets and retries. Invariants: the first of a list is the outermost; a middleware runs in the event loop, the
-listener where it would run without (a plain function in its thread, in the context of the middleware that called it);
-calls of ``call_next`` for one message never run side by side in two threads; without middleware nothing here runs.
+``call_next`` again or not at all, and give it another argument, which is what the listener gets then. One that returns
+None where ``call_next`` returned Later, Reject or Suspend mostly lacks a ``return``, which the log says once. Knows
+nothing of queues, offsets and retries. Invariants: the first of a list is the outermost; a middleware runs in the event
+loop, the listener where it would run without (a plain function in its thread, in the context of the middleware that
+called it); calls of ``call_next`` for one message never run side by side in two threads; without middleware nothing
+here runs.
 """
 
 from __future__ import annotations
@@ -14,13 +16,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import queue
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
 
 from eruca.client import callbacks
 from eruca.client.errors import UsageError
-from eruca.client.outcomes import Listener, Outcome
+from eruca.client.log import log
+from eruca.client.outcomes import Later, Listener, Outcome, Reject, Suspend
 
 CallNext = Callable[[Any], Awaitable[Outcome]]
 """Calls what stands behind a middleware with a message (or a list of them), and returns its outcome."""
@@ -44,6 +47,7 @@ async def check_works(chosen: Iterable[Middleware]) -> None:
 
 
 _group: ContextVar[str | None] = ContextVar("group", default=None)
+_MOST_TASKS = 100
 _Call = tuple[contextvars.Context, Any, asyncio.Future[Any]]
 
 
@@ -58,6 +62,7 @@ def check_middleware(given: Iterable[Middleware]) -> tuple[Middleware, ...]:
             raise UsageError(
                 f"A middleware that is a {kind} is not allowed: write `async def middleware(message, call_next)`."
             )
+        callbacks.check_callable(each, f"The middleware {_name(each)}", "message", "call_next")
     return chosen
 
 
@@ -81,33 +86,86 @@ def around(
         finally:
             _group.reset(token)
 
-    chain, given = (named, *middleware), listener
+    chain, given = tuple(_Link(each, group) for each in (named, *middleware)), listener
     if not callbacks.is_coroutine_function(listener):
         return _in_threads(given, chain, check)
 
     async def last(argument: Any) -> Outcome:
         called: Any = given
-        return check(await called(argument))
+        outcome = check(await called(argument))
+        if outcome is not None or chain[-1].came:
+            chain[-1].note(outcome)
+        return outcome
 
     return _nested(last, chain, check)
 
 
-def _nested(last: CallNext, chain: tuple[Middleware, ...], check: Callable[[Any], Outcome]) -> CallNext:
+class _Link:
+    """A middleware of one consumer, and what ``call_next`` returned to it last, in each task that it runs in."""
+
+    __slots__ = ("_group", "_told", "came", "middleware")
+
+    def __init__(self, middleware: Middleware, group: str) -> None:
+        self.middleware = middleware
+        self.came: dict[asyncio.Task[Any] | None, Outcome] = {}
+        """Outcomes by which something is not consumed, until the middleware returns."""
+        self._group = group
+        self._told = False
+
+    def note(self, outcome: Outcome) -> None:
+        """``call_next`` returned this."""
+        task = asyncio.current_task()
+        self.came.pop(task, None)
+        if isinstance(outcome, Later | Reject | Suspend) and not self._told:
+            if len(self.came) >= _MOST_TASKS:  # of tasks that the middleware itself began, and which have ended
+                self.came.clear()
+            self.came[task] = outcome
+
+    def compare(self, outcome: Outcome) -> None:
+        """The middleware returned this: tell once if that loses what ``call_next`` returned."""
+        came = self.came.pop(asyncio.current_task(), None)
+        if came is not None and outcome is None and not self._told:
+            self._told = True
+            log.warning(
+                "the middleware %s of %s returned None where call_next returned %r: what the listener did not consume "
+                "counts as consumed; write `return await call_next(message)`",
+                _name(self.middleware),
+                self._group,
+                came,
+            )
+
+
+def _nested(last: CallNext, chain: Sequence[_Link], check: Callable[[Any], Outcome]) -> CallNext:
     """What calls the first middleware of a chain that ends with ``last``."""
     inner = last
-    for each in reversed(chain):
-        inner = _before(each, inner, check)
+    for outer, link in zip((*reversed(chain[:-1]), None), reversed(chain), strict=True):
+        inner = _before(link, inner, check, outer)
     return inner
 
 
-def _before(middleware: Middleware, call_next: CallNext, check: Callable[[Any], Outcome]) -> CallNext:
+def _before(link: _Link, call_next: CallNext, check: Callable[[Any], Outcome], outer: _Link | None) -> CallNext:
+    middleware = link.middleware
+
     async def call(argument: Any) -> Outcome:
-        return check(await middleware(argument, call_next))
+        try:
+            outcome = check(await middleware(argument, call_next))
+        except BaseException:
+            link.came.pop(asyncio.current_task(), None)
+            raise
+        if link.came:
+            link.compare(outcome)
+        if outer is not None and (outcome is not None or outer.came):
+            outer.note(outcome)
+        return outcome
 
     return call
 
 
-def _in_threads(listener: Any, chain: tuple[Middleware, ...], check: Callable[[Any], Outcome]) -> Listener:
+def _name(middleware: object) -> str:
+    return getattr(middleware, "__qualname__", type(middleware).__qualname__)
+
+
+def _in_threads(listener: Any, chain: Sequence[_Link], check: Callable[[Any], Outcome]) -> Listener:
     """A plain function: its thread waits while middleware runs in the event loop, and runs the listener when asked."""
     loop = asyncio.get_running_loop()
 
@@ -117,7 +175,10 @@ def _in_threads(listener: Any, chain: tuple[Middleware, ...], check: Callable[[A
         async def last(argument: Any) -> Outcome:
             answer: asyncio.Future[Outcome] = loop.create_future()
             asked.put((contextvars.copy_context(), argument, answer))
-            return await answer
+            outcome = await answer
+            if outcome is not None or chain[-1].came:
+                chain[-1].note(outcome)
+            return outcome
 
         async def whole() -> Outcome:
             return await _nested(last, chain, check)(message)

@@ -105,9 +105,9 @@ class PushEngine:
         self._stopped = asyncio.Event()
         self._trace = MessageTrace(group, "CONSUME", trace, settings, Producer) if trace else None
         self._hooks = Hooks.given(hooks, self._trace)
-        self._middleware = check_middleware(middleware)
-        if self._middleware and listener is None:
+        if middleware and listener is None:
             raise UsageError("middleware= stands around a listener: a consumer for `async for` has none.")
+        self._middleware = check_middleware(middleware)
 
     # ------------------------------------------------------------------ subscribing
 
