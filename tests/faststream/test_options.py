@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from faststream.exceptions import SetupError
 
 from eruca.client import LitePullConsumer, Message
 from eruca.client.consuming.arguments import ConsumerKeywords
@@ -43,6 +44,38 @@ def test_what_nobody_takes_is_told_where_it_is_written() -> None:
         with pytest.raises(UsageError, match=sentence):
             declare("Orders", **options)
     assert not broker.subscribers
+
+
+@pytest.mark.parametrize(
+    ("topics", "options", "sentence"),
+    [
+        (["Orders"], {"max_workers": 0}, "^max_workers=0 is not allowed: a whole number of 1 or more is expected"),
+        (["Orders"], {"max_workers": "2"}, "^max_workers='2' is not allowed: a whole number of 1 or more is expected"),
+        (["Orders"], {"batch": True, "max_records": 0}, "^max_records=0 is not allowed: a whole number of 1 or more"),
+        (["Orders"], {"ack_policy": "nack"}, "^ack_policy='nack' is not allowed: an AckPolicy such as AckPolicy"),
+        ([["Orders", "Bills"]], {}, r"^A subscriber takes topics one by one: subscriber\('Orders', 'Bills'\)\.$"),
+        ([], {}, "^A subscriber needs a topic"),
+        (["a b"], {}, r"The specified topic\[a b\] contains illegal characters"),
+    ],
+)
+def test_a_wrong_subscriber_is_refused_where_it_is_declared(
+    topics: list[Any], options: dict[str, Any], sentence: str
+) -> None:
+    broker = RocketMQBroker("127.0.0.1:1", group="shop")
+    with pytest.raises((UsageError, SetupError), match=sentence):
+        broker.subscriber(*topics, **options)
+    assert not broker.subscribers
+
+
+def test_so_are_a_publisher_a_broker_and_a_router() -> None:
+    with pytest.raises(BadName, match=r"The specified topic\[a b\] contains illegal characters"):
+        RocketMQBroker().publisher("a b")
+    with pytest.raises(UsageError, match=r"^graceful_timeout=-1 is not allowed: 0 or more seconds are expected"):
+        RocketMQBroker(graceful_timeout=-1)
+    kinds: list[Any] = [RocketMQBroker, RocketMQRouter]
+    for kind in kinds:
+        with pytest.raises(SetupError, match=r"^ack_policy='nack' is not allowed"):
+            kind(ack_policy="nack")
 
 
 def test_a_prefix_that_makes_an_illegal_topic_is_seen_in_the_topic() -> None:

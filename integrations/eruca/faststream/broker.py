@@ -24,11 +24,12 @@ from faststream.response import PublishType
 from faststream.specification.schema import BrokerSpec
 
 from eruca.client import ClientSettings, Hook, Producer, SendResult
+from eruca.client.checks import check_seconds
 from eruca.client.environment import known_options
 from eruca.client.errors import ClientError, NoNameserver, TopicNotFound
 from eruca.faststream.config import DEFAULT_GROUP, Clients, RocketMQBrokerConfig
 from eruca.faststream.log import make_logger
-from eruca.faststream.options import SendOptions
+from eruca.faststream.options import SendOptions, check_policy
 from eruca.faststream.producer import RocketMQProducer
 from eruca.faststream.registrator import RocketMQRegistrator
 from eruca.faststream.response import RocketMQPublishCommand
@@ -110,6 +111,9 @@ class RocketMQBroker(RocketMQRegistrator, BrokerUsecase[Any, Producer, RocketMQB
         context: ContextRepo | None = None,
         underlying_driver_annotations: UnderlyingDriverAnnotations | None = None,
     ) -> None:
+        check_policy(ack_policy)
+        if graceful_timeout is not None:
+            check_seconds(0, graceful_timeout=graceful_timeout)
         chosen = ClientSettings.choose(settings, nameserver)
         self._settings = replace(chosen, **settings_of(security))
         super().__init__(

@@ -11,6 +11,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from faststream import AckPolicy
+from faststream._internal.constants import EMPTY
+from faststream.exceptions import SetupError
+
 from eruca.client.assign import Strategy
 from eruca.client.config import StartFrom
 from eruca.client.consuming.ordered_queue import KeyOf
@@ -20,7 +24,6 @@ from eruca.client.selectors import Selector
 
 if TYPE_CHECKING:
     from fast_depends.dependencies import Dependant
-    from faststream import AckPolicy
     from faststream._internal.parser import CodecProto
     from faststream._internal.types import CustomCallable
 
@@ -154,3 +157,21 @@ def check_send_options(options: SendOptions) -> None:
     """Raise BadConfig, with the nearest name, for an option that no send has."""
     if not options.keys() <= _OF_SEND:
         check_names(options, _OF_SEND)
+
+
+def check_topics(topics: Sequence[object]) -> None:
+    """Raise SetupError unless there are topics, one by one; what each may be called is checked with its prefix."""
+    if not topics:
+        raise SetupError("A subscriber needs a topic: subscriber('orders').")
+    for topic in topics:
+        if isinstance(topic, list | tuple | set | frozenset):
+            names = ", ".join(repr(each) for each in topic)
+            raise SetupError(f"A subscriber takes topics one by one: subscriber({names}).")
+
+
+def check_policy(policy: object) -> None:
+    """Raise SetupError for what is no AckPolicy."""
+    if policy is not EMPTY and not isinstance(policy, AckPolicy):
+        raise SetupError(
+            f"ack_policy={policy!r} is not allowed: an AckPolicy such as AckPolicy.NACK_ON_ERROR is expected."
+        )

@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from faststream._internal.broker.registrator import Registrator
 from faststream._internal.constants import EMPTY
 
+from eruca.client.checks import check_least
+from eruca.client.config import check_topic
 from eruca.client.environment import check_names
 from eruca.faststream.config import RocketMQBrokerConfig
-from eruca.faststream.options import ConsumerOptions, PublisherOptions, SendOptions, SubscriberOptions
+from eruca.faststream.options import (
+    ConsumerOptions,
+    PublisherOptions,
+    SendOptions,
+    SubscriberOptions,
+    check_policy,
+    check_topics,
+)
 from eruca.faststream.publisher import RocketMQPublisher, RocketMQPublisherConfig, make_publisher
 from eruca.faststream.specification import PublisherDescription, SubscriberDescription
 from eruca.faststream.subscriber import RocketMQSubscriber, RocketMQSubscriberConfig, make_subscriber
@@ -35,6 +44,9 @@ class RocketMQRegistrator(Registrator[Any, RocketMQBrokerConfig]):
         Raises SetupError, and what ``PushConsumer`` raises for its options and its expression.
         """
         check_names(options, SubscriberOptions.__annotations__)
+        check_topics(topics)
+        check_policy(options.get("ack_policy", EMPTY))
+        check_least(1, max_workers=options.get("max_workers", 1), max_records=options.get("max_records", 1))
         config = cast(RocketMQBrokerConfig, self.config)
         subscriber = make_subscriber(
             RocketMQSubscriberConfig(
@@ -61,8 +73,9 @@ class RocketMQRegistrator(Registrator[Any, RocketMQBrokerConfig]):
         )
 
     def publisher(self, topic: str, **options: Unpack[PublisherOptions]) -> RocketMQPublisher:  # type: ignore[override]
-        """A publisher to a topic; see ``PublisherOptions``. Raises BadConfig for an option that is none."""
+        """A publisher to a topic; see ``PublisherOptions``. Raises BadName, and BadConfig for an unknown option."""
         check_names(options, PublisherOptions.__annotations__)
+        check_topic(topic)
         config = cast(RocketMQBrokerConfig, self.config)
         publisher = make_publisher(
             RocketMQPublisherConfig(

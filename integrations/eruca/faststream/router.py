@@ -10,7 +10,7 @@ from faststream._internal.broker.router import ArgsContainer, BrokerRouter, Subs
 from faststream._internal.constants import EMPTY
 
 from eruca.faststream.config import RocketMQBrokerConfig
-from eruca.faststream.options import PublisherOptions, SubscriberOptions
+from eruca.faststream.options import PublisherOptions, SubscriberOptions, check_policy
 from eruca.faststream.registrator import RocketMQRegistrator
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class RocketMQRouter(RocketMQRegistrator, BrokerRouter[Any, RocketMQBrokerConfig
         include_in_schema: bool | None = None,
         underlying_driver_annotations: UnderlyingDriverAnnotations | None = None,
     ) -> None:
+        check_policy(ack_policy)
         super().__init__(
             handlers=handlers,
             config=RocketMQBrokerConfig(

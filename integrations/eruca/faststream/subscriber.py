@@ -18,7 +18,6 @@ from faststream._internal.constants import EMPTY
 from faststream._internal.endpoint.subscriber import SubscriberSpecification, SubscriberUsecase
 from faststream._internal.endpoint.subscriber.call_item import CallsCollection
 from faststream._internal.endpoint.utils import process_msg
-from faststream.exceptions import SetupError
 
 from eruca.client import Later, LitePullConsumer, Reject, Suspend
 from eruca.faststream.config import RocketMQBrokerConfig, Running, Subscription
@@ -76,8 +75,6 @@ class RocketMQSubscriber(SubscriberUsecase[Any]):
         self._in_order = bool(config.options.get("orderly") or config.options.get("ordered_by"))
         self._consumer: Running | None = None
         self._reader: LitePullConsumer | None = None
-        if not config.topics:
-            raise SetupError("A subscriber needs a topic: subscriber('orders').")
 
     @property
     def topics(self) -> tuple[str, ...]:
