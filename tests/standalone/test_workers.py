@@ -14,9 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from eruca.client import App, Message, sync
 from eruca.standalone.background import BackgroundCluster
+from eruca.standalone.cli import main
 from eruca.standalone.workers.command import Run
 from eruca.standalone.workers.supervisor import Worker
 from eruca.standalone.workers.target import BadTarget, load
@@ -264,3 +266,8 @@ def test_a_function_may_make_the_application(tmp_path: Path, monkeypatch: pytest
     assert isinstance(load("made_by_a_function:make", tmp_path), App)
     with pytest.raises(BadTarget, match="did you mean made_by_a_function:make"):
         load("made_by_a_function:mak", tmp_path)
+
+
+def test_a_stop_without_time_is_refused() -> None:
+    told = CliRunner().invoke(main, ["run", "orders:app", "--stop-timeout", "-1"])
+    assert told.exit_code == 2 and "Invalid value for '--stop-timeout': -1.0 is not in the range x>=0." in told.output

@@ -148,7 +148,13 @@ def standalone(store: Path | None, host: str, port: int, broker_port: int, assig
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Where modules are looked for first, and what --reload watches. [this folder]",
 )
-@click.option("--stop-timeout", default=60.0, show_default=True, help="Seconds that a worker has to stop in order.")
+@click.option(
+    "--stop-timeout",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="Seconds that a worker has to stop in order.",
+)
 @click.option("--log-level", default="INFO", show_default=True, help="Of the log, which goes to standard error.")
 @click.option("--supervised", is_flag=True, hidden=True)
 def run_application(
