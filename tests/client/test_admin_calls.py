@@ -51,6 +51,9 @@ async def test_a_topic_is_created_and_changed_only_by_an_explicit_word(lab: Lab)
         await lab.producer.create_topic("TBW102")
     with pytest.raises(BadName, match="illegal characters"):
         await lab.producer.create_topic("a b")
+    with pytest.raises(BrokerRefused) as refused:
+        await lab.producer.create_topic("V", 1_000_000)
+    assert not refused.value.retriable, "a topic with as many queues is refused at the next try, too"
 
 
 async def test_a_topic_that_one_broker_of_two_has_is_kept_on_both() -> None:

@@ -16,6 +16,7 @@ from eruca.client.bounds import bounded
 from eruca.client.checks import check_kind, check_least, check_queue, check_time
 from eruca.client.config import ClientSettings, check_text, check_topic
 from eruca.client.errors import (
+    PASSING_CODES,
     BadConfig,
     BadName,
     BrokerRefused,
@@ -203,6 +204,8 @@ class Client(Startable):
         for name, error in failed.items():
             log.warning("%s could not be created at %s: %s", topic, name, error)
             if len(failed) == len(masters):
+                if isinstance(error, BrokerRefused):
+                    error.retriable = error.code in PASSING_CODES  # here SYSTEM_ERROR is a bound of the broker's
                 raise error
 
     @bounded
