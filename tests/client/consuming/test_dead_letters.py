@@ -258,6 +258,8 @@ async def test_an_error_of_any_size_and_kind_fits() -> None:
     assert str(last_error(None, Later(delay_level=-1))) == "Later: returned by the listener"
     for outcome in (Later(cause=OSError("no route")), Suspend(cause=OSError("no route"))):
         assert str(last_error(None, outcome)) == "OSError: no route"
+    assert str(last_error(ValueError("one\r\ntwo\u2028three"))) == "ValueError: one\\r\\ntwo\\u2028three"
+    assert last_error(ValueError("one\ntwo")).text == "one\ntwo"
     assert str(last_error(None, Reject("no such street", cause=KeyError(7)))) == "KeyError: no such street"
     assert last_error_of(why.properties) == why
 

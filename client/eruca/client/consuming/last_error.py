@@ -17,17 +17,20 @@ ERROR, TEXT, TRACEBACK = "DEAD_LETTER_ERROR", "DEAD_LETTER_TEXT", "DEAD_LETTER_T
 _KIND_SIZE, _TEXT_SIZE, _TRACEBACK_SIZE = 200, 600, 2000
 """Bytes at most."""
 _FRAMES = 6
+_IN_ONE_LINE = {code: repr(chr(code))[1:-1] for code in (*range(32), 127, 0x85, 0x2028, 0x2029)}
+"""Line breaks and other control characters as Python writes them."""
 
 
 class LastError(NamedTuple):
-    """What failed at last. Empty texts: unknown."""
+    """What failed at last; as a text for the log it is one line. Empty texts: unknown."""
 
     kind: str = ""
     text: str = ""
     traceback: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.text}" if self.text else self.kind or "unknown"
+        told = f"{self.kind}: {self.text}" if self.text else self.kind or "unknown"
+        return told.translate(_IN_ONE_LINE)
 
     @property
     def properties(self) -> dict[str, str]:
