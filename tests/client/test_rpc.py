@@ -202,7 +202,7 @@ async def test_a_question_whose_time_is_over_is_not_answered(
 async def test_a_call_whose_time_is_over_is_not_begun(lab: Lab, asker: RPC, caplog: pytest.LogCaptureFixture) -> None:
     done = asyncio.Event()
     with pytest.raises(CallTimeout):
-        await asker.call("late", timeout=0.01)
+        await asker.call("late", timeout=0.5)  # in which its question is stored
     await asyncio.sleep(1.1)  # the second by which clocks may differ
     rpc = RPC("Calls", "price-service", nameserver=lab.address)
 
