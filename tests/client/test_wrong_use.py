@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import textwrap
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -18,6 +18,7 @@ import pytest
 
 import eruca.client
 from eruca.client import (
+    RPC,
     App,
     Hook,
     LitePullConsumer,
@@ -76,6 +77,11 @@ async def names() -> AsyncIterator[dict[str, Any]]:
         app.consumer("Orders", "kitchen")(print)
         app.producer("billing")
         consumer = PushConsumer("consumer", lambda message: None).subscribe("Orders")
+        gone = PushConsumer("gone", print).subscribe("Orders")
+        ended = RPC("Calls", "ended")
+        for each in (gone, ended):
+            async with each:
+                pass
         folder = stack.enter_context(TemporaryDirectory())
         await stack.enter_async_context(PullConsumer("caches", broadcast=True, offset_folder=folder))
         yield {
@@ -96,6 +102,10 @@ async def names() -> AsyncIterator[dict[str, Any]]:
             "puller": await stack.enter_async_context(PullConsumer()),
             "received": await producer.view_message(sent.offset_message_id),
             "coroutine": _coroutine,
+            "generator": _generator,
+            "async_generator": _async_generator,
+            "gone": gone,
+            "ended": ended,
             "takes_list": _takes_list,
             "in_a_forked_child": in_a_forked_child,
             "in_a_coroutine_of_its_loop": in_a_coroutine_of_its_loop,
@@ -112,6 +122,14 @@ async def _acked() -> ReceivedMessage:
 
 async def _coroutine(message: ReceivedMessage) -> None:
     pass
+
+
+def _generator(message: ReceivedMessage) -> Iterator[int]:
+    yield 1
+
+
+async def _async_generator(message: ReceivedMessage) -> AsyncIterator[int]:
+    yield 1
 
 
 def _takes_list(messages: list[ReceivedMessage]) -> None:

@@ -41,6 +41,17 @@ def check_callable(function: object, what: str, *arguments: str) -> None:
         )
 
 
+def check_no_generator(function: object, what: str) -> None:
+    """Raise UsageError for a generator function of either kind, named ``what``: a call of it would run nothing."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    target = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+        raise UsageError(
+            f"{what} is a generator function, whose code would never run: write `return` in place of `yield`."
+        )
+
+
 def _takes(function: Callable[..., object], count: int) -> bool:
     """Whether a function can be called with ``count`` arguments; True for one that does not say what it takes."""
     if type(function) is FunctionType and not function.__dict__:

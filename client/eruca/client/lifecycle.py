@@ -38,14 +38,17 @@ class Startable(ABC):
         await self.stop()
 
 
+TO_START = "call start() or use `async with` first, or `with` in eruca.client.sync"
+
+
 def not_running(kind: str, *, stopped: bool) -> StateError:
-    """The error of a call that needs a client at work; ``kind`` is "consumer" or "producer"."""
+    """The error of a call that needs a client at work; ``kind`` is "consumer", "producer" or "RPC"."""
     if stopped:
         return StateError(f"The {kind} was stopped, and starts once only: make a new one to go on.")
     if kind == "producer":
-        return StateError(
-            "The producer service state not OK: call start() or use `async with` first, or `with` in eruca.client.sync."
-        )
+        return StateError(f"The producer service state not OK: {TO_START}.")
+    if kind == "RPC":
+        return StateError(f"The RPC is not started: {TO_START}.")
     return StateError(f"The {kind} not running, please start it first.")
 
 

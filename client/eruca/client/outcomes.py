@@ -107,6 +107,8 @@ class Backoff:
                 raise UsageError(f"Backoff({name}={getattr(self, name)!r}): 0 or more seconds are expected.")
         if not _is_seconds(self.factor) or self.factor < 1:
             raise UsageError(f"Backoff(factor={self.factor!r}): a number from 1 on is expected.")
+        if self.most < self.first:
+            raise UsageError(f"Backoff(first={self.first!r}, most={self.most!r}): most is to be first at least.")
 
     def seconds(self, times: int) -> float:
         """Until the next retry of a message that was retried ``times`` before."""

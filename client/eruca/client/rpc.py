@@ -27,7 +27,7 @@ from eruca.client.consuming.last_error import text_of
 from eruca.client.consuming.push_consumer import PushConsumer
 from eruca.client.environment import known_options
 from eruca.client.errors import BadAnswer, ClientError, StateError, UsageError
-from eruca.client.lifecycle import Startable
+from eruca.client.lifecycle import Startable, not_running
 from eruca.client.log import log
 from eruca.client.message import Message, ReceivedMessage
 from eruca.client.network.requests import is_expired, is_request
@@ -181,6 +181,7 @@ class RPC(Startable):
         self._consumer.subscribe(topic)
         self._methods: dict[str, _Method] = {}
         self._running = False
+        self._stopped = False
 
     # ------------------------------------------------------------------ functions
 
@@ -201,9 +202,10 @@ class RPC(Startable):
 
     def _register(self, name: str | None, function: F) -> F:
         callbacks.check_callable(function, "The method")
+        callbacks.check_no_generator(function, "The method")
         name = name or getattr(function, "__name__", "")
-        if self._running:
-            raise StateError("The RPC runs: register methods before it starts.")
+        if self._running or self._stopped:
+            raise StateError("The RPC was started: register methods before it starts.")
         if not name or not name.isprintable() or {" ", "|"} & set(name):
             raise UsageError(f"The method name {name!r} cannot be used: give a name= without blanks and |.")
         if name in self._methods:
@@ -314,6 +316,8 @@ class RPC(Startable):
         check_kind("args", args, list | tuple, "a list of the arguments by position")
         if named is not None:
             check_kind("named", named, Mapping, "a mapping of the arguments by name")
+        if not self._running:
+            raise not_running("RPC", stopped=self._stopped)
         arguments = {_BY_POSITION: list(args), **named} if args and named else named or list(args)
         question = Message.of(self.topic, arguments, _JSON, tags=name)
         answer = await self._producer.request(question, timeout=self._timeout if timeout is None else timeout)
@@ -347,6 +351,8 @@ class RPC(Startable):
 
         With functions it creates its topic where brokers let producers do so (autoCreateTopicEnable).
         """
+        if self._running or self._stopped:
+            raise StateError("The RPC was started before, and starts once only: make a new one to start again.")
         clock = asyncio.get_running_loop().time
         end = clock() + (self._settings.start_wait or 0 if wait is None else check_wait("wait", wait))
         await self._producer.start(wait=wait)
@@ -358,11 +364,13 @@ class RPC(Startable):
                 await self._consumer.start(wait=max(end - clock(), 0))
         except BaseException:
             await self.stop()
+            self._stopped = False
             self._producer = Producer(self.group, settings=self._settings)  # so that it can be started again
             raise
 
     async def stop(self) -> None:
         """Stop: no more calls are taken; those under way are answered."""
+        self._stopped = self._running or self._stopped
         self._running = False
         await self._consumer.stop()
         await self._producer.stop()

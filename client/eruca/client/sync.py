@@ -94,8 +94,10 @@ class _Blocking(Generic[C]):
             self._thread.run(self._client.stop())
 
     def _each(self, begin: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
-        """What an iteration of the client gives, for ``for``."""
-        iteration = self._thread.run(_call(begin))
+        """What an iteration of the client gives, for ``for``. Raises what ``begin`` raises, at once."""
+        return self._items(self._thread.run(_call(begin)))
+
+    def _items(self, iteration: AsyncIterator[T]) -> Iterator[T]:
         while True:
             try:
                 item = self._thread.run(_ask(iteration))
@@ -470,6 +472,7 @@ class PullScheduleService(_AdminCalls[pull_schedule.PullScheduleService]):
     ) -> Self:
         """As the asynchronous ``register_pull_task_callback``."""
         callbacks.check_callable(callback, "The callback", "queue", "context")
+        callbacks.check_no_generator(callback, "The callback")
 
         def call(queue: MessageQueue, context: PullTaskContext[pull_consumer.PullConsumer]) -> None:
             own = PullTaskContext(self.pull_consumer, context.pull_next_delay_time)
@@ -529,9 +532,11 @@ class PushConsumer(_AdminCalls[push_consumer.PushConsumer]):
 
     def messages(self, *, auto_ack: bool = True) -> Iterator[Delivery]:
         """As the asynchronous ``messages``, for ``for``; settling is thread-safe."""
-        for message in self._each(functools.partial(self._client.messages, auto_ack=auto_ack)):
-            settle_by(message, self._thread.loop.call_soon_threadsafe)
-            yield message
+        return map(self._settled_here, self._each(functools.partial(self._client.messages, auto_ack=auto_ack)))
+
+    def _settled_here(self, message: Delivery) -> Delivery:
+        settle_by(message, self._thread.loop.call_soon_threadsafe)
+        return message
 
     def __iter__(self) -> Iterator[Delivery]:
         return self.messages()

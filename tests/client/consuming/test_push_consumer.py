@@ -426,12 +426,12 @@ async def test_wrong_use_is_told(lab: Lab, seen: Seen) -> None:
     consumer = PushConsumer("g", seen.coroutine, nameserver=lab.address)
     with pytest.raises(UsageError, match=r"subscribes nothing: call subscribe\(topic\) before start\(\)"):
         await consumer.start()
-    with pytest.raises(StateError, match="made without a listener"):
+    with pytest.raises(StateError, match="make the consumer without one"):
         consumer.messages()
     async with consumer.subscribe("T"):
         with pytest.raises(StateError, match="maybe started once"):
             await consumer.start()
-        with pytest.raises(StateError, match="made without a listener"):
+        with pytest.raises(StateError, match="make the consumer without one"):
             consumer.messages()
 
 

@@ -97,7 +97,7 @@ class App(Startable):
         if lifespan is not None:
             callbacks.check_callable(lifespan, "lifespan")
         self._around = [_Around(nameserver, settings)]
-        _chosen(nameserver, settings if isinstance(settings, ClientSettings) else None)
+        _check(nameserver, settings)
         self._lifespan = lifespan
         EventListeners(on_disconnected=on_disconnected, on_reconnected=on_reconnected, on_error=on_error)
         self._events: ProducerKeywords = {
@@ -222,7 +222,7 @@ class App(Startable):
             hooks: for the consumers, beside their own.
             offset_folder: where consumers that broadcast have their offsets.
         """
-        _chosen(nameserver, settings if isinstance(settings, ClientSettings) else None)
+        _check(nameserver, settings)
         around = _Around(nameserver, settings, dependencies, tuple(hooks), offset_folder)
         self._around.append(around)
         try:
@@ -383,6 +383,14 @@ def _client_thread() -> LoopThread:
     from eruca.client.client_thread import client_thread  # it registers what ends it, so only where it is needed
 
     return client_thread()
+
+
+def _check(nameserver: str | Sequence[str] | None, settings: Settings | None) -> None:
+    """Raise BadConfig for what no start would take; a function is asked by the start."""
+    if not callable(settings):
+        _chosen(nameserver, settings)
+    elif nameserver:
+        _chosen(nameserver, None)
 
 
 def _chosen(nameserver: str | Sequence[str] | None, settings: ClientSettings | None) -> ClientSettings:

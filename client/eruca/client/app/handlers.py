@@ -58,13 +58,14 @@ class Handler:
         self, function: Any, options: HandlerOptions, overrides: Overrides, publisher: Producer | None = None
     ) -> None:
         callbacks.check_callable(function, "The listener")
+        self._name = getattr(function, "__qualname__", repr(function))
+        callbacks.check_no_generator(function, f"The handler {self._name}")
         self.function = function
         self._options = options
         self._publisher = publisher
         self._node = node_of(function, overrides)
         self._readers: dict[str, BodyReader] = {}
         """Of each parameter that takes a body."""
-        self._name = getattr(function, "__qualname__", repr(function))
         self.is_coroutine = callbacks.is_coroutine_function(function)
         for node in self._node.walk():
             self._check_parameters(node)

@@ -56,6 +56,7 @@ class ListenerOptions:
                     f"ordered_by is of type {kind}: a function of the message that returns its key is expected."
                 )
             callbacks.check_callable(self.ordered_by, "ordered_by", "message")
+            callbacks.check_no_generator(self.ordered_by, "ordered_by")
             if callbacks.is_coroutine_function(self.ordered_by):
                 raise UsageError("ordered_by is a coroutine function: a plain function of the message is expected.")
             if self.orderly:
@@ -91,6 +92,7 @@ class ListenerOptions:
         """Raise UsageError for a listener that cannot take what it is called with, as far as it says what it takes."""
         batch = self.consume_message_batch_max_size is not None
         callbacks.check_callable(listener, "The listener", "messages" if batch else "message")
+        callbacks.check_no_generator(listener, "The listener")
         annotation = _annotation(listener)
         if not batch and _LISTS.match(annotation):
             raise UsageError(

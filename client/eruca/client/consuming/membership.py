@@ -113,6 +113,16 @@ class GroupMember(Generic[R]):
         if self.session is not None:
             self.session.check_here()
 
+    def check_open(self) -> None:
+        """The same, and for a consumer that was stopped."""
+        self.check_not_over()
+        self.check_here()
+
+    def check_not_over(self) -> None:
+        """Raise StateError if the consumer was stopped: it starts no more. Thread-safe."""
+        if self.stopping and self.session is None:
+            raise not_running("consumer", stopped=True)
+
     def check_startable(self, client: str) -> None:
         """Raise StateError if the consumer, an instance of the class ``client``, was started before."""
         if self.session is not None or self.stopping:

@@ -338,7 +338,7 @@ class PushConsumer(Client):
 
         Messages that were pulled are consumed, as are those of pulls in flight, one for each queue.
         """
-        self._engine.gate.close()
+        self._engine.suspend()
 
     def resume(self) -> None:
         """Pull again after ``suspend``. Thread-safe."""

@@ -35,7 +35,7 @@ from eruca.client.consuming.runners import called_by
 from eruca.client.consuming.send_back import SendBack
 from eruca.client.errors import StateError, TopicNotFound, UsageError
 from eruca.client.hooks import ConsumeHooks, Hook, Hooks, filter_messages
-from eruca.client.lifecycle import not_running
+from eruca.client.lifecycle import TO_START, not_running
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage
 from eruca.client.middleware import Middleware, check_middleware, check_works
@@ -114,7 +114,7 @@ class PushEngine:
     def subscribe(self, topic: str, expression: str, expression_type: str) -> None:
         """As of PushConsumer."""
         check_topic(topic)
-        self.membership.check_here()
+        self.membership.check_open()
         version = next_version(self.subscriptions.get(topic))
         self.subscriptions[topic] = subscription_of(topic, expression, expression_type, version)
         self._subscriptions_changed()
@@ -144,9 +144,15 @@ class PushEngine:
 
     def add_hook(self, hook: Hook) -> None:
         """As of PushConsumer."""
+        self.membership.check_open()
         if self.membership.session is not None:
             raise StateError("A consumer takes hooks only before start().")
         self._hooks = Hooks((*self._hooks.all, hook))
+
+    def suspend(self) -> None:
+        """As of PushConsumer. Raises StateError after the stop."""
+        self.membership.check_not_over()
+        self.gate.close()
 
     # ------------------------------------------------------------------ starting and stopping
 
@@ -389,8 +395,10 @@ class PushEngine:
         """The messages for ``async for``. Raises StateError before start, and where there is a listener."""
         processing = self.membership.processing
         stream = processing.runner if processing is not None else None
+        if self._listener is not None:
+            raise StateError("The listener gets the messages: to iterate over them, make the consumer without one.")
         if not isinstance(stream, MessageStream):
-            raise StateError("Messages can be iterated only after start, and of a consumer made without a listener.")
+            raise StateError(f"The consumer is not started, so it has no messages to iterate over: {TO_START}.")
         self._streamed = True
         return stream
 

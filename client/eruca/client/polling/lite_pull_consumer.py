@@ -208,6 +208,7 @@ class LitePullConsumer(Client):
 
     def add_hook(self, hook: Hook) -> None:
         """Add a hook after those that exist; before start. Raises StateError."""
+        self._membership.check_open()
         if self._membership.session is not None:
             raise StateError("A consumer takes hooks only before start().")
         self._hooks = Hooks((*self._hooks.all, hook))
@@ -234,7 +235,7 @@ class LitePullConsumer(Client):
         is called when the queues were allocated. May be called before and after start; returns the consumer. Raises
         BadName, UsageError, and StateError after ``assign``.
         """
-        self._membership.check_here()
+        self._membership.check_open()
         if not topic:
             raise UsageError("Topic can not be null or empty.")
         check_topic(topic)
@@ -269,7 +270,7 @@ class LitePullConsumer(Client):
         Each continues at the group's stored offset, unless ``seek`` changes it; a queue that was assigned before just
         continues. Raises UsageError, and StateError after ``subscribe``.
         """
-        self._membership.check_here()
+        self._membership.check_open()
         chosen = frozenset(check_queues(queues)) if queues is not None else None
         if not chosen:
             raise UsageError("Message queues can not be null or empty.")

@@ -244,6 +244,8 @@ class PullConsumer(Client):
 
     def add_hook(self, hook: Hook) -> None:
         """Add a hook after those that exist; it sees what is pulled from now on. Raises UsageError."""
+        if self._stopped:
+            raise not_running("consumer", stopped=True)
         self._hooks = Hooks((*self._hooks.all, hook))
         if self._session is not None:
             self._apply_hooks(self._session)

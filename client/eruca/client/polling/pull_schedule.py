@@ -199,6 +199,7 @@ class PullScheduleService(Client):
         self.membership.check_here()
         check_topic(topic)
         callbacks.check_callable(callback, "The callback", "queue", "context")
+        callbacks.check_no_generator(callback, "The callback")
         self._callbacks[topic] = callback
         self.membership.subscriptions[topic] = build_subscription(topic, ALL, version=0)
         self.membership.announce()

@@ -70,6 +70,7 @@ class TransactionOptions(ProducerOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         callbacks.check_callable(self.check, "check", "message")
+        callbacks.check_no_generator(self.check, "check")
         check_positive(check_concurrency=self.check_concurrency)
 
 
