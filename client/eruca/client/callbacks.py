@@ -41,6 +41,13 @@ def check_callable(function: object, what: str, *arguments: str) -> None:
         )
 
 
+def name_of(function: object) -> str:
+    """What its author calls a function, or the class of an object that can be called."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__qualname__", type(function).__qualname__)
+
+
 def check_no_generator(function: object, what: str) -> None:
     """Raise UsageError for a generator function of either kind, named ``what``: a call of it would run nothing."""
     while isinstance(function, functools.partial):

@@ -536,6 +536,25 @@ async def test_what_a_handler_returns_is_published(lab: Lab) -> None:
         assert (await test.published("Drinks")).tags == "cold"
 
 
+async def test_a_value_that_goes_nowhere_is_an_error_that_names_the_handler(lab: Lab) -> None:
+    app = App()
+
+    @app.consumer("T", "g")
+    async def count(body: bytes) -> int:
+        return len(body)
+
+    @app.consumer("T", "h")
+    def count_in_a_thread(body: bytes) -> int:
+        return len(body)
+
+    async with app.test(nameserver=lab.address) as test:
+        await test.publish("T", b"x")
+        for handler in (count, count_in_a_thread):
+            sentence = rf"^The handler .*\.{handler.__name__} returned a value of type int: give publish_to= to send"
+            with pytest.raises(UsageError, match=sentence):
+                await test.handled(handler)
+
+
 # ------------------------------------------------------------------ wrong use
 
 

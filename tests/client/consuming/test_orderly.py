@@ -389,4 +389,7 @@ async def test_an_outcome_of_the_other_kind_counts_as_a_failure(lab: Lab, caplog
 
     wrong: Any = listener
     async with PushConsumer("g", wrong, nameserver=lab.address, start_from="first").subscribe("T"):
-        await eventually(lambda: "A listener returns None, Later() or Reject(), not Suspend." in caplog.text)
+        await eventually(lambda: "A listener returns None, Later() or Reject(), not Suspend: look at " in caplog.text)
+    assert (
+        "not Suspend: look at test_an_outcome_of_the_other_kind_counts_as_a_failure.<locals>.listener." in caplog.text
+    )

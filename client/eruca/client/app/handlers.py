@@ -58,7 +58,7 @@ class Handler:
         self, function: Any, options: HandlerOptions, overrides: Overrides, publisher: Producer | None = None
     ) -> None:
         callbacks.check_callable(function, "The listener")
-        self._name = getattr(function, "__qualname__", repr(function))
+        self._name = callbacks.name_of(function)
         callbacks.check_no_generator(function, f"The handler {self._name}")
         self.function = function
         self._options = options
@@ -138,8 +138,16 @@ class Handler:
             result = call_plain(self._node, lambda node: self._values(node, read))
             if self._options.publish_to is not None:
                 return self._published(result, argument, read)  # the runner awaits it in the event loop
+            if result is not None and not isinstance(result, _OUTCOMES) and not inspect.isawaitable(result):
+                raise self._odd(result)
             read.outcome = result
         return self._outcome(argument, read)
+
+    def _odd(self, result: object) -> UsageError:
+        return UsageError(
+            f"The handler {self._name} returned a value of type {type(result).__name__}: give publish_to= to send such "
+            "values to a topic, or return None, Later() or Reject()."
+        )
 
     async def _published(self, result: Any, argument: Any, read: _Read) -> Any:
         read.outcome = await self._publish(result)
@@ -197,8 +205,10 @@ class Handler:
     async def _publish(self, result: Any) -> Any:
         """Send what a handler returned, and what remains is its outcome."""
         topic = self._options.publish_to
-        if topic is None or result is None or isinstance(result, _OUTCOMES):
+        if result is None or isinstance(result, _OUTCOMES):
             return result
+        if topic is None:
+            raise self._odd(result)
         assert self._publisher is not None
         await self._publisher.send(message_of(topic, result))
         return None

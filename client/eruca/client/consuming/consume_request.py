@@ -57,20 +57,22 @@ class ConsumeRequest:
         return not self.process_queue.dropped
 
     @classmethod
-    def checked(cls, outcome: Any) -> Outcome:
-        """The outcome, if a listener may return it. Raises UsageError."""
+    def checked(cls, outcome: Any, listener: str = "") -> Outcome:
+        """The outcome, if a listener may return it. Raises UsageError, which names the ``listener``."""
         if outcome is None or type(outcome) in cls.allowed:
             checked: Outcome = outcome
             return checked
         *others, last = [f"{kind.__name__}{'' if kind is Decision else '()'}" for kind in cls.allowed]
         kinds = ", ".join(("None", *others))
-        raise UsageError(f"A listener returns {kinds} or {last}, not {type(outcome).__name__}.")
+        raise UsageError(
+            f"A listener returns {kinds} or {last}, not {type(outcome).__name__}{listener and f': look at {listener}'}."
+        )
 
-    def accept(self, outcome: Any) -> None:
-        """Record what the listener returned."""
+    def accept(self, outcome: Any, listener: str) -> None:
+        """Record what the listener of this name returned."""
         if outcome is not None:
             try:
-                self.outcome = self.checked(outcome)
+                self.outcome = self.checked(outcome, listener)
             except UsageError as error:
                 self.fail(error)
 

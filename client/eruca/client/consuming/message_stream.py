@@ -219,10 +219,11 @@ def runner_factory(
     hooks: ConsumeHooks | None = None,
     middleware: Sequence[Middleware] = (),
     orderly: bool = False,
+    name: str = "",
 ) -> Callable[[Callable[[ConsumeRequest], None]], Runner]:
     """A factory of the runner of a listener, or of a MessageStream if there is no listener.
 
-    Hooks stand around the middleware, and that around the listener.
+    Hooks stand around the middleware, and that around the listener; ``name`` is what errors call the listener.
     """
 
     def make(finished: Callable[[ConsumeRequest], None]) -> Runner:
@@ -234,7 +235,7 @@ def runner_factory(
             chosen = around(resolving(chosen), middleware, kind.checked, group)
         if hooks is not None:
             chosen = hooks.around(resolving(chosen), monotonic)
-        return run_listener(chosen, concurrency=concurrency, finished=finished)
+        return run_listener(chosen, concurrency=concurrency, finished=finished, name=name)
 
     return make
 

@@ -54,12 +54,12 @@ class OrderlyRequest(ConsumeRequest):
         self._auto_commit = auto_commit
         self._ticket = [None]
 
-    def accept(self, outcome: Any) -> None:
+    def accept(self, outcome: Any, listener: str) -> None:
         """Record what the listener returned. ROLLBACK with auto-commit is an error; Java takes it for success."""
         if outcome is Decision.ROLLBACK and self._auto_commit:
             self.fail(UsageError("Decision.ROLLBACK takes auto_commit=False; otherwise return Suspend()."))
         else:
-            super().accept(outcome)
+            super().accept(outcome, listener)
 
     def claim(self) -> bool:
         """Whether the call may begin. Thread-safe: only the first of ``claim`` and ``withdraw`` succeeds."""

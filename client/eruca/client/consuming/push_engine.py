@@ -15,6 +15,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from eruca.client import callbacks
 from eruca.client.checks import check_wait
 from eruca.client.config import ClientSettings, check_topic
 from eruca.client.consuming.concurrent import Concurrent, ConsumeOptions, RunnerFactory
@@ -96,6 +97,7 @@ class PushEngine:
         self._options = calls
         if listener is not None:
             calls.check(listener)
+        self._name = callbacks.name_of(listener)
         self._executor, self._listener = _in_executor(listener, executor)
         self._thresholds = thresholds
         self._offset_interval = offset_interval
@@ -203,6 +205,7 @@ class PushEngine:
             hooks=self._consume_hooks(session),
             middleware=self._middleware,
             orderly=self._options.in_order,
+            name=self._name,
         )
         if not self._options.in_order:
             return Concurrent(options, make_runner)

@@ -63,19 +63,27 @@ def called_by(runner: Runner) -> bool:
     return _current.get()() is runner
 
 
-def run_listener(listener: Listener, *, concurrency: int, finished: Callable[[ConsumeRequest], None]) -> Runner:
-    """The runner for a listener: in the event loop for a coroutine function, else in threads. Raises UsageError."""
+def run_listener(
+    listener: Listener, *, concurrency: int, finished: Callable[[ConsumeRequest], None], name: str = ""
+) -> Runner:
+    """The runner for a listener: in the event loop for a coroutine function, else in threads. Raises UsageError.
+
+    ``name`` is what errors call the listener.
+    """
     callbacks.check_callable(listener, "The listener")
     if callbacks.is_coroutine_function(listener):
-        return LoopRunner(listener, concurrency, finished)
-    return ThreadRunner(listener, concurrency, finished)
+        return LoopRunner(listener, concurrency, finished, name)
+    return ThreadRunner(listener, concurrency, finished, name)
 
 
 class LoopRunner:
     """Runs a coroutine function with ``concurrency`` workers in the event loop."""
 
-    def __init__(self, listener: Listener, concurrency: int, finished: Callable[[ConsumeRequest], None]) -> None:
+    def __init__(
+        self, listener: Listener, concurrency: int, finished: Callable[[ConsumeRequest], None], name: str
+    ) -> None:
         self._listener: Any = listener
+        self._name = name
         self._finished = finished
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[PulledBatch] = deque()
@@ -151,7 +159,7 @@ class LoopRunner:
             try:
                 outcome = await listener(argument)
                 if outcome is not None:
-                    request.accept(outcome)
+                    request.accept(outcome, self._name)
             except BaseException as error:
                 if self._is_end(error):
                     raise
@@ -185,7 +193,7 @@ class LoopRunner:
     async def consume(self, request: ConsumeRequest) -> None:
         """Run a call now."""
         try:
-            request.accept(await self._listener(request.argument))
+            request.accept(await self._listener(request.argument), self._name)
         except _ENDS_PROGRAM:
             raise
         except BaseException as error:
@@ -213,8 +221,11 @@ class LoopRunner:
 class ThreadRunner:
     """Runs a plain function in up to ``concurrency`` threads, started on demand."""
 
-    def __init__(self, listener: Listener, concurrency: int, finished: Callable[[ConsumeRequest], None]) -> None:
+    def __init__(
+        self, listener: Listener, concurrency: int, finished: Callable[[ConsumeRequest], None], name: str
+    ) -> None:
         self._listener: Any = listener
+        self._name = name
         self._concurrency = concurrency
         self._finished = finished
         self._loop = asyncio.get_running_loop()
@@ -281,7 +292,7 @@ class ThreadRunner:
 
     def _run(self, request: ConsumeRequest) -> None:
         try:
-            request.accept(outcome_of(self._listener(request.argument), self._loop))
+            request.accept(outcome_of(self._listener(request.argument), self._loop), self._name)
         except BaseException as error:  # sys.exit() would end this thread only
             request.fail(error)
 
