@@ -19,7 +19,7 @@ from eruca.client.bounds import bounded, within
 from eruca.client.compression import LARGE, compressor
 from eruca.client.config import ClientSettings, seconds_of
 from eruca.client.environment import known_options
-from eruca.client.errors import BadMessage, CallTimeout, StateError
+from eruca.client.errors import CallTimeout, StateError
 from eruca.client.hooks import Hook, Hooks
 from eruca.client.lifecycle import named, not_running
 from eruca.client.log import log
@@ -39,8 +39,6 @@ from eruca.client.selectors import Selector
 from eruca.client.trace import MessageTrace
 from eruca.protocol.queues import MessageQueue
 from eruca.remoting.loop import fork_count
-
-_TWO_VALUES = "a send takes one message: make a Message(topic, body) of topic and body"
 
 
 @known_options
@@ -209,7 +207,6 @@ class Producer(Client):
     async def send(
         self,
         message: Message,
-        body: None = None,
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -229,14 +226,11 @@ class Producer(Client):
         Raises BadMessage and BadName (nothing was sent), BrokerRefused, SendFailed after all attempts, CallTimeout
         (the message may have been stored), TopicNotFound, NameserverUnreachable.
         """
-        if body is not None:
-            raise BadMessage(_TWO_VALUES)
         return await self._start(message, queue, selector, arg, timeout, ordered_by=ordered_by).future
 
     def start_send(
         self,
         message: Message,
-        body: None = None,
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -249,8 +243,6 @@ class Producer(Client):
         Many sends can be under way at once, and leave in few writes; beyond max_in_flight they wait here, and their
         time begins when it is their turn. Errors of use are raised here, the others by the future.
         """
-        if body is not None:
-            raise BadMessage(_TWO_VALUES)
         return self._start(message, queue, selector, arg, timeout, ordered_by=ordered_by).future
 
     async def send_batch(
@@ -273,7 +265,6 @@ class Producer(Client):
     async def send_oneway(
         self,
         message: Message,
-        body: None = None,
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -286,8 +277,6 @@ class Producer(Client):
         Waits only where the route is not known yet, and while the broker does not read what was sent before: for
         send_timeout at most.
         """
-        if body is not None:
-            raise BadMessage(_TWO_VALUES)
         if timeout is not None:
             async with within(timeout, "send_oneway"):
                 return await self.send_oneway(message, queue=queue, selector=selector, arg=arg, ordered_by=ordered_by)
@@ -320,7 +309,6 @@ class Producer(Client):
     async def request(
         self,
         message: Message,
-        body: None = None,
         *,
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
@@ -333,8 +321,6 @@ class Producer(Client):
         Arguments as of ``send``; ``timeout`` counts for both. Raises as ``send``, CallTimeout when no answer came, and
         RemoteError when the answer is an error (``reply_error``).
         """
-        if body is not None:
-            raise BadMessage(_TWO_VALUES)
         session, seconds = self.session, seconds_of(timeout, self.send_timeout)
         deadline = session.loop.time() + seconds
         if not session.requests.known_everywhere:
