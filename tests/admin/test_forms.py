@@ -134,7 +134,7 @@ CHANGES = [
     ["consumeMessage", "-t", "U"],
     ["printMsg", "-t", "U"],
     ["printMsgByQueue", "-t", "U", "-a", "broker-a", "-i", "0", "-f", "true", "-p", "true"],
-    ["sendMsgStatus", "-b", "U", "-c", "1"],
+    ["sendMsgStatus", "-b", "broker-a", "-c", "1"],
     ["checkMsgSendRT", "-t", "U", "-a", "2"],
     ["skipAccumulatedMessage", "-g", "h", "-t", "U"],
     ["resetOffsetByTime", "-g", "h", "-t", "U", "-s", "now"],
