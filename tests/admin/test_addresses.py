@@ -46,7 +46,7 @@ OTHERWISE = {
     **dict.fromkeys(("sendMsgStatus", "queryMsgByOffset", "consumeMessage", "sendMessage", "check"), "broker"),
     **dict.fromkeys(("getSyncStateSet", "getBrokerEpoch", "wipeWritePerm", "addWritePerm"), "broker"),
     **dict.fromkeys(("printMsg", "printMsgByQueue"), "time"),
-    "electMaster": "number",
+    **dict.fromkeys(("electMaster", "recreateGroup"), "number"),
 }
 """Commands whose -b is no address: the name of a broker, as Apache's takes it, or something else."""
 FAILURE = {"check": Status(3)}
@@ -77,8 +77,8 @@ def needed(command: Command, but: Option | None = None) -> list[str]:
         if option.group not in groups:
             groups.add(option.group)
             given.append(option)
-    values = {"number": "1", "address": "127.0.0.1:1"}
-    return [word for option in given for word in (_spelled(option), values.get(option.kind, "x"))]
+    values = {"number": "1", "address": "127.0.0.1:1", "time": "1", "place": "first", "boolean": "true"}
+    return [word for option in given for word in (_spelled(option), (*option.choices, values.get(option.kind, "x"))[0])]
 
 
 def _spelled(option: Option) -> str:

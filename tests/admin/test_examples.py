@@ -112,6 +112,10 @@ electMaster -c DefaultCluster -bn broker-a -b 2
   > #MasterEpoch	4
 electMaster -c DefaultCluster -bn broker-a -b 2 -o json
   > "masterEpoch": 4
+recreateGroup -c DefaultCluster -bn broker-a
+  =1 > etcd has the group of these brokers, there is nothing to recreate
+recreateGroup -c DefaultCluster -bn broker-a -b 2 --yes
+  =1 > etcd has the group of these brokers, there is nothing to recreate
 sendMsgStatus -b broker-a -c 10
   > SendResult [sendStatus=SEND_OK
 sendMsgStatus -b broker-a -s 4096 -o jsonl
@@ -247,7 +251,7 @@ queryCq -t Orders -q 0 -i 4100 -c 1 -o json
 consumeMessage -t Orders -c 10
   orders > BODY: three
 consumeMessage -t Orders -s "yesterday 17:30" -e "yesterday 17:45"
-  orders > BODY: one
+  orders =4 > topic Orders has no message of that time there
 printMsg -t Orders -b -30m
   orders > BODY: three
 printMsg -t Orders -s "TagA || TagB" -o jsonl
@@ -336,7 +340,7 @@ ELSEWHERE = {
 """Examples that are no rows, and why."""
 GUARDED = {"updateAclConfig", "deleteAclConfig", "updateGlobalWhiteAddr", "clusterAclConfigVersion"}
 """Commands for brokers with access control."""
-ELECTED = {"haStatus", "getSyncStateSet", "getBrokerEpoch", "electMaster"}
+ELECTED = {"haStatus", "getSyncStateSet", "getBrokerEpoch", "electMaster", "recreateGroup"}
 """Commands for brokers that elect their master."""
 
 

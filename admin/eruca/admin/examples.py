@@ -124,7 +124,7 @@ queryMsgByOffset -t Orders -b broker-a -i 0 -o 4100 --output json  # the same fo
 queryCq -t Orders -q 0 -i 0  # the first units of a consume queue
 queryCq -t Orders -q 0 -i 4100 -c 1 -o json  # one unit, for a program
 consumeMessage -t Orders -c 10  # print ten messages of a topic
-consumeMessage -t Orders -s "yesterday 17:30" -e "yesterday 17:45"  # those of 15 minutes; where none is, the nearest
+consumeMessage -t Orders -s "yesterday 17:30" -e "yesterday 17:45"  # those of 15 minutes
 printMsg -t Orders -b -30m  # all messages of the last half hour
 printMsg -t Orders -s "TagA || TagB" -o jsonl  # those with one of two tags, for a program
 tail Orders --from -30m --follow -s 'paid || sent'  # what came in the last half hour with these tags, and what comes
