@@ -261,7 +261,7 @@ def test_free_ports_lie_together_where_connections_hold_nearly_all_even_ones() -
 
 @pytest.mark.parametrize("port", [1, 65535])
 def test_a_port_without_room_beside_it(port: int) -> None:
-    with pytest.raises(PortTaken, match="listenPort must leave room"):
+    with pytest.raises(PortTaken, match=f"listenPort {port} must leave room"):
         take_ports("127.0.0.1", port)
 
 
