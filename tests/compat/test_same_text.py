@@ -89,7 +89,6 @@ ALIKE = {
     "printMsgByQueue of an empty queue": "printMsgByQueue -t {topic} -a broker-a -i 1 -p true -f true",
     "updateOrderConf put": "updateOrderConf -t {topic} -m put -v broker-a:2",
     "updateOrderConf get": "updateOrderConf -t {topic} -m get",
-    "updateOrderConf delete": "updateOrderConf -t {topic} -m delete",
     "cleanExpiredCQ": "cleanExpiredCQ -b {broker}",
     "cleanExpiredCQ of a cluster": "cleanExpiredCQ -c JudgeCluster",
     "cleanUnusedTopic": "cleanUnusedTopic -b {broker}",
@@ -121,6 +120,17 @@ def test_lines_of_5x(scene: Scene, judge5: Judge, name: str) -> None:
         return sorted(word for text in scene.lines(outcome) for word in re.split(r"[ ,{}]+", text))
 
     assert words_of(ours) == words_of(newer)
+
+
+def test_the_same_line_about_an_order_configuration_that_goes(scene: Scene, judge: Judge, judge5: Judge) -> None:
+    at = ("updateOrderConf", "-n", scene.cluster.address, "-t", scene.topic, "-m")
+    said = []
+    for mqadmin in (eruca_mqadmin, java_mqadmin(judge), java_mqadmin(judge5)):
+        assert eruca_mqadmin((*at, "put", "-v", "broker-a:2")).exit == 0
+        done = mqadmin((*at, "delete"))
+        assert (done.exit, done.stderr) == (0, ""), done
+        said.append(scene.lines(done))
+    assert said[0] == said[1] == said[2]
 
 
 PLAIN = {
