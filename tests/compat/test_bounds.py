@@ -76,7 +76,7 @@ def mqadmin(request: pytest.FixtureRequest, judge: Judge) -> Mqadmin:
     ("line", "fault"),
     [
         ("updateSubGroup -g typo -q 2147483647", "retryQueueNums = [2147483647] is not between 0 and 65536"),
-        ("updateSubGroup -g typo -q -1", "retryQueueNums = [-1] is not between 0 and 65536"),
+        ("updateSubGroup -g typo -q 65537", "retryQueueNums = [65537] is not between 0 and 65536"),
         ("updateTopic -t Typo -r 2147483647 -w 4", "readQueueNums = [2147483647] is not between 0 and 65536"),
         ("updateTopic -t Typo -r 4 -w 70000", "writeQueueNums = [70000] is not between 0 and 65536"),
         (

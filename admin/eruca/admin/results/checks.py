@@ -116,13 +116,17 @@ class Ask:
     def bounds(
         self, warning: float | None, critical: float | None, *, below: bool = False
     ) -> tuple[float | None, float | None]:
-        """The bounds that count, of a figure that is bad above them or ``below``. Raises BadValue for a wrong order."""
-        warning = warning if self.warning is None else self.warning
-        critical = critical if self.critical is None else self.critical
-        if warning is not None and critical is not None and (critical > warning if below else critical < warning):
+        """The bounds that count, of a figure that is bad above them or ``below``.
+
+        Raises BadValue where both were given, in the wrong order.
+        """
+        least, most = (self.critical, self.warning) if not below else (self.warning, self.critical)
+        if least is not None and most is not None and least < most:
             way = "above" if below else "below"
-            raise BadValue(f"the critical bound {critical:.12g} (-c) is {way} the warning bound {warning:.12g} (-w)")
-        return warning, critical
+            raise BadValue(
+                f"the critical bound {self.critical:.12g} (-c) is {way} the warning bound {self.warning:.12g} (-w)"
+            )
+        return warning if self.warning is None else self.warning, critical if self.critical is None else self.critical
 
 
 async def perform(admin: Admin, name: str, ask: Ask) -> Check:
