@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -104,7 +105,7 @@ def test_the_examples_run(run: Any, topic: Topic, tmp_path: Path, capsys: pytest
             exec(here(example.replace("for line in", "for entry in").replace("line.", "entry.")), names)
             continue
         for line in here(example).splitlines():
-            code, told = run(*line.split()[2:])
+            code, told = run(*shlex.split(line)[2:])
             assert code == 0, told
 
     told = capsys.readouterr().out

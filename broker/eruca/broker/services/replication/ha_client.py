@@ -157,7 +157,7 @@ class HAClient:
         if link is None:
             return False
         self._kept_off = None
-        if self.fault is None:
+        if self._store.replicator.refusal is None:
             log.info("replicating", master=address, end=self._store.replicator.end_offset)
         self._repeats.forget()
         self._link, self._linked = link, address
