@@ -114,7 +114,15 @@ def until(condition: Callable[[], bool], within: float = 60.0) -> None:
         time.sleep(0.2)
 
 
-@pytest.mark.parametrize("check", [("broker", "-c", "60000"), ("cluster",), ("disk", "-c", "101"), ("slave",)])
+@pytest.mark.parametrize(
+    "check",
+    [
+        ("broker", "-w", "60000", "-c", "60000"),
+        ("cluster", "-w", "60000"),
+        ("disk", "-w", "101", "-c", "101"),
+        ("slave", "-w", "60000"),
+    ],
+)
 def test_checks(real: Real, check: tuple[str, ...]) -> None:
-    status, printed, errors = mqadmin("check", *check, "-w", "60000", "-n", real.address)
+    status, printed, errors = mqadmin("check", *check, "-n", real.address)
     assert (status, errors, printed.count("\n")) == (0, "", 1), printed
