@@ -348,8 +348,8 @@ def nameserver_addresses(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def check_address(text: str, option: str) -> None:
-    """Raise BadValue, which names the ``option``, for what is no address of one broker; its port is not guessed."""
+def check_address(text: str, named: str) -> None:
+    """Raise BadValue, which begins with ``named``, for what is no address of one broker; its port is not guessed."""
     try:
         if "://" in text:
             raise ValueError(f"leave out '{text.partition('://')[0]}://'")
@@ -359,7 +359,7 @@ def check_address(text: str, option: str) -> None:
         if ":" not in text or text.endswith("]"):
             raise ValueError(f"add the port, as in {text}:{_BROKER_PORT}; mqadmin clusterList shows the addresses")
     except ValueError as fault:
-        raise BadValue(f"option {option}: '{text[:80]}' is no address: {fault}") from None
+        raise BadValue(f"{named}: '{text[:80]}' is no address: {fault}") from None
 
 
 def some_address(broker: BrokerData) -> str | None:

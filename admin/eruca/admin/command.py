@@ -20,7 +20,7 @@ import msgspec
 
 from eruca.admin import posix
 from eruca.admin.catalogue import LINES
-from eruca.admin.client import Admin, check_address
+from eruca.admin.client import Admin
 from eruca.admin.errors import MEANINGS, AdminError, Status
 from eruca.admin.posix import Operand, Option
 from eruca.admin.text import columns, harmless
@@ -280,7 +280,7 @@ class Command:
         return posix.usage(f"mqadmin {self.name}{f' {self.operand}' if self.operand else ''}", self.options)
 
     def parse(self, arguments: Sequence[str], before: Mapping[str, str] | None = None) -> dict[str, str] | None:
-        """The options given, or None when help is requested. Raises UsageError, and BadValue for a wrong address.
+        """The options given, or None when help is requested. Raises UsageError; ``values`` judges what was given.
 
         Those ``before`` the command, by their names, count where they are not given again.
         """
@@ -291,9 +291,6 @@ class Command:
             if before and option.name in before:
                 found.setdefault(option.key, before[option.name])
         posix.check(self.options, found, self.operand)
-        for option in self.options:
-            if option.kind == "address" and option.key in found:
-                check_address(found[option.key].strip(), str(option))
         return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from eruca.admin.client import check_address
 from eruca.admin.errors import BadValue
 from eruca.admin.posix import Operand, Option
 from eruca.admin.text import GROUP_OF, point_of_time
@@ -32,6 +33,8 @@ def _judge(option: Option, named: str, value: str) -> None:
         _judge_number(option, named, text)
     elif option.kind == "boolean" and text.lower() not in ("true", "false"):
         raise BadValue(f"{named} takes true or false, not '{text}'")
+    elif option.kind == "address":
+        check_address(text, named)
     elif option.kind == "time" or (option.kind == "place" and not _PLACE.fullmatch(text)):
         point_of_time(text)
     elif option.choices and not option.kind and text not in option.choices:

@@ -58,19 +58,7 @@ async def offset_since(session: Session, group: str, queue: MessageQueue, timest
     """
     offset = await offset_by_time(session, queue, max(timestamp - 1, 0))
     while True:
-        ask = pull.PullMessage(
-            consumer_group=group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=offset,
-            max_msg_nums=_STEP,
-            sys_flag=pull.SUBSCRIPTION,
-            commit_offset=0,
-            suspend_timeout_millis=0,
-            subscription=ALL,
-            sub_version=0,
-            expression_type=TAG,
-        )
+        ask = pull_request(group, queue, offset, _STEP)
         answer = await pull_messages(session, queue, ask)
         try:
             records = decode_records(answer.body)
@@ -134,6 +122,32 @@ async def store_group_offset(session: Session, group: str, queue: MessageQueue, 
         consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
     )
     await session.call(address, api.UPDATE_CONSUMER_OFFSET, ask, timeout=OFFSET_TIMEOUT)
+
+
+def pull_request(
+    group: str,
+    queue: MessageQueue,
+    offset: int,
+    most: int,
+    *,
+    expression: str = ALL,
+    expression_type: str = TAG,
+    suspend: float = 0.0,
+) -> pull.PullMessage:
+    """A pull that needs no member: it brings its subscription. ``suspend``: seconds for which it may be held."""
+    return pull.PullMessage(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=most,
+        sys_flag=pull.SUBSCRIPTION | (pull.SUSPEND if suspend > 0 else 0),
+        commit_offset=0,
+        suspend_timeout_millis=int(min(suspend * 1000, 2**31 - 1)),  # infinity included
+        subscription=expression,
+        sub_version=0,
+        expression_type=expression_type,
+    )
 
 
 async def pull_messages(

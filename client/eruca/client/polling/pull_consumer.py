@@ -341,18 +341,14 @@ class PullConsumer(Client):
         checks.check_seconds(0, suspend=suspend, timeout=timeout)
         checks.check_number("broker_id", broker_id, 0)
         subscription = subscription_of(queue.topic, expression, expression_type, 0)
-        ask = pull.PullMessage(
-            consumer_group=self.group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=offset,
-            max_msg_nums=pull_batch_size,
-            sys_flag=pull.SUBSCRIPTION | (pull.SUSPEND if suspend > 0 else 0),
-            commit_offset=0,
-            suspend_timeout_millis=int(min(suspend * 1000, 2**31 - 1)),  # infinity included
-            subscription=expression,
-            sub_version=0,
+        ask = brokers.pull_request(
+            self.group,
+            queue,
+            offset,
+            pull_batch_size,
+            expression=expression,
             expression_type=expression_type,
+            suspend=suspend,
         )
         answer = await brokers.pull_messages(self.session, queue, ask, broker_id=broker_id, timeout=timeout + suspend)
         result = PullResult(answer, queue, subscription)
