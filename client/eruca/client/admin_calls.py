@@ -42,6 +42,7 @@ from eruca.protocol.headers import pull, topics
 from eruca.protocol.message import parse_offset_message_id
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record, decode_record, decode_records, host_text
+from eruca.remoting.addresses import LAST_PORT
 
 ADMIN_TIMEOUT: Final = 6.0
 QUERY_TIMEOUT: Final = 18.0
@@ -266,7 +267,7 @@ class Client(Startable):
             port = int(address.rpartition(":")[2])
         except ProtocolError:
             address, port = "", 0
-        if not 0 < port < 1 << 16:  # a producer's id, which has something else there
+        if not 0 < port <= LAST_PORT:  # a producer's id, which has something else there
             address = ""
         if not address or (topic is not None and address not in session.directory.addresses(with_slaves=True)):
             raise MessageNotFound(message_id, "" if topic else "To find it by its producer's id give its topic, too.")

@@ -19,10 +19,7 @@ def is_coroutine_function(function: Any) -> bool:
     """Whether a call returns a coroutine; true also for partials and objects with an asynchronous ``__call__``."""
     if type(function) is FunctionType and not function.__dict__:  # without a mark: its code says it
         return bool(function.__code__.co_flags & inspect.CO_COROUTINE)
-    while isinstance(function, functools.partial):
-        function = function.func
-    target = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
-    return inspect.iscoroutinefunction(target)
+    return inspect.iscoroutinefunction(_called(function))
 
 
 def check_callable(function: object, what: str, *arguments: str) -> None:
@@ -43,20 +40,30 @@ def check_callable(function: object, what: str, *arguments: str) -> None:
 
 def name_of(function: object) -> str:
     """What its author calls a function, or the class of an object that can be called."""
-    while isinstance(function, functools.partial):
-        function = function.func
+    function = _without_arguments(function)
     return getattr(function, "__qualname__", type(function).__qualname__)
 
 
 def check_no_generator(function: object, what: str) -> None:
     """Raise UsageError for a generator function of either kind, named ``what``: a call of it would run nothing."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    target = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    target = _called(function)
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
         raise UsageError(
             f"{what} is a generator function, whose code would never run: write `return` in place of `yield`."
         )
+
+
+def _without_arguments(function: Any) -> Any:
+    """The function that partials stand around."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _called(function: Any) -> Any:
+    """What a call runs: behind partials, and the ``__call__`` of an object."""
+    function = _without_arguments(function)
+    return function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
 
 
 def _takes(function: Callable[..., object], count: int) -> bool:

@@ -62,7 +62,7 @@ def check_middleware(given: Iterable[Middleware]) -> tuple[Middleware, ...]:
             raise UsageError(
                 f"A middleware that is a {kind} is not allowed: write `async def middleware(message, call_next)`."
             )
-        callbacks.check_callable(each, f"The middleware {_name(each)}", "message", "call_next")
+        callbacks.check_callable(each, f"The middleware {callbacks.name_of(each)}", "message", "call_next")
     return chosen
 
 
@@ -129,7 +129,7 @@ class _Link:
             log.warning(
                 "the middleware %s of %s returned None where call_next returned %r: what the listener did not consume "
                 "counts as consumed; write `return await call_next(message)`",
-                _name(self.middleware),
+                callbacks.name_of(self.middleware),
                 self._group,
                 came,
             )
@@ -159,10 +159,6 @@ def _before(link: _Link, call_next: CallNext, check: Callable[[Any], Outcome], o
         return outcome
 
     return call
-
-
-def _name(middleware: object) -> str:
-    return getattr(middleware, "__qualname__", type(middleware).__qualname__)
 
 
 def _in_threads(listener: Any, chain: Sequence[_Link], check: Callable[[Any], Outcome]) -> Listener:

@@ -227,8 +227,8 @@ def _submitting(
     @functools.wraps(method)
     def submit(self: _Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[R]:
         begin: Callable[..., Coroutine[Any, Any, R]] = method
-        now = map(as_it_is, args), {name: as_it_is(value) for name, value in kwargs.items()}
-        started = self._thread.submit(begin(self._client, *now[0], **now[1]))
+        options = {name: as_it_is(value) for name, value in kwargs.items()}
+        started = self._thread.submit(begin(self._client, *map(as_it_is, args), **options))
         return WatchedFuture(started, f"A {method.__name__} of {named(self._client)}")
 
     signature = inspect.signature(method)

@@ -2,8 +2,8 @@
 
 Owns the answers, for a while, the one question that is under way at a broker, and the one line in the log for a broker
 that knows levels only. For a broker that does not answer its last answer counts, at first RocketMQ's levels, and it is
-asked again soon. Facts: messageDelayLevel, timerMaxDelaySec and timerWheelEnable in the
-configurations (26) of 4.9.7 and 5.3.3.
+asked again soon. Facts: messageDelayLevel, timerMaxDelaySec and timerWheelEnable in the configurations (26) of 4.9.7
+and 5.3.3.
 """
 
 from __future__ import annotations

@@ -42,8 +42,7 @@ class Gates:
     Args:
         new_topic_queues: queues of a topic that the first send creates.
         retry_backoff: seconds until nameservers are asked again at first, when none of them answered or the masters of
-            the topic are away, then twice as
-            long each time; None: they are asked once.
+            the topic are away, then twice as long each time; None: they are asked once.
         let_go: has sends leave, in their order and before others.
         failed: a send got no route, or no connection, or not in its time (TimeoutError).
         drop: ends a send that the end of the session overtook, or that met a defect.
