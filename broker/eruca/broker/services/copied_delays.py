@@ -56,7 +56,11 @@ class CopiedDelays:
         return self._store.replicator.whole_offset
 
     def begin(self) -> None:
-        """Recover what was delivered so far. Call it after the store was opened. Raises OSError."""
+        """Recover what was delivered so far. Call it after the store was opened. Raises OSError.
+
+        What the log told is marked in memory, so that a promotion does not read it again: it writes its own mark when
+        the log is on the disk.
+        """
         mark = self._mark.current
         if mark is None or not self._store.replicator.begin_offset <= mark.position <= self.position:
             self._mark.forget()
@@ -64,6 +68,7 @@ class CopiedDelays:
         self._offsets.table = found.levels
         self._settled = found.settled
         self._begun_at = self.position
+        self._mark.stage(Deliveries(self._begun_at, found.levels, *found.settled.contents(), copied=True))
         self._store.replicator.on_record = self._copied
 
     def end(self) -> None:

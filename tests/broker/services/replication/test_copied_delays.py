@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from eruca.broker.config import BrokerRole
 from eruca.broker.state.delay_mark import DelayMark, Deliveries
-from eruca.protocol.record import decode_record
+from eruca.protocol.record import Record, decode_record
 from tests.broker.services.replication.pairs import end, master_of, send_fields, slave_of, until
 from tests.support.desk import Desk
 
@@ -185,3 +185,30 @@ async def test_a_master_that_becomes_a_slave_and_a_master_again_goes_on(
     await passes(master, 6000)
     assert come(master) == each_once(b"one", b"two", b"three")
     await slave.start()
+
+
+async def test_a_promotion_does_not_read_again_what_the_start_has_read(
+    master: Desk, slave: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pause of a failover must not grow with the log since the last mark."""
+    await send(master, b"one")
+    await passes(master, 6000)
+    await send(master, b"two")
+    await followed(slave, master)
+    await slave.restart()
+    await followed(slave, master)
+    await master.stop()
+    store, read = slave.broker.store, []
+    plain = store.records_since
+
+    def noted(position: int) -> Iterator[Record]:
+        for record in plain(position):
+            read.append(record.body)
+            yield record
+
+    monkeypatch.setattr(store, "records_since", noted)
+    assert (await slave.ask(25, {}, b"brokerRole=ASYNC_MASTER")).code == 0
+    assert read == []
+    await passes(slave, 6000)
+    assert come(slave) == each_once(b"one", b"two")
+    await master.start()
