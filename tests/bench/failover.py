@@ -3,8 +3,9 @@
 Run: ``python -m tests.bench.failover [rounds] [brokers] [send_timeout]`` (10, 2, and 3 s as by default; needs Debian's
 etcd-server). Three members of etcd, a nameserver and the brokers are processes on this machine. Four senders wait for
 each answer; in each round the master gets kill -9 while they send, and comes back when the next one leads. A pause is
-the longest time in which no sender had an answer with 0; a fault is a send that raised an error. Machine load is
-printed beside.
+the longest time in which no sender had an answer with 0; a fault is a send that raised an error. Its parts are those of
+the new master's log: until it stands (etcd keeps the key of a silent master), is elected, has its role; then until a
+sender has the next 0. Machine load is printed beside.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import re
 import tempfile
 import time
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from statistics import median
 
@@ -36,6 +39,8 @@ class Sends:
         """Seconds of the longest send, of those that failed too."""
         self.pause = 0.0
         """The longest time in which no sender had an answer with 0."""
+        self.goes_on = 0.0
+        """When that time ended, by the wall clock."""
         self._answered = time.monotonic()
         self._producer = producer
 
@@ -64,8 +69,22 @@ class Sends:
             else:
                 now = time.monotonic()
                 self.count += 1
-                self.pause, self._answered = max(self.pause, now - self._answered), now
+                if now - self._answered > self.pause:
+                    self.pause, self.goes_on = now - self._answered, time.time()
+                self._answered = now
             self.longest = max(self.longest, time.monotonic() - begun)
+
+
+def parts(output: str, killed: float, goes_on: float) -> str:
+    """Where the time from a kill to the next 0 went, by the log of the broker that leads now."""
+    found = re.findall(r"^(\S+)Z \[[^]]*\] (?:failover_state|role_changed) .*?\b(?:state|role)=(\w+)", output, re.MULTILINE)
+    times = {what: datetime.fromisoformat(f"{when}+00:00").timestamp() for when, what in found}
+    steps = {"stands": "candidate", "elected": "master", "has its role": "SYNC_MASTER"}
+    told, before = [], killed
+    for name, what in steps.items():
+        told.append(f"{name} {times[what] - before:.2f}")
+        before = times[what]
+    return ", ".join([*told, f"next 0 {goes_on - before:.2f}"])
 
 
 async def measure(folder: Path, rounds: int, brokers: int, timeout: float) -> None:
@@ -84,6 +103,7 @@ async def measure(folder: Path, rounds: int, brokers: int, timeout: float) -> No
                 assert known is not None
                 master, before = known.group.master_broker_id, sum(sends.faults.values())
                 sends.begin_round()
+                killed = time.time()
                 group.kill(master)
                 await group.hang_up(master)
                 await group.led_by_another(master)
@@ -91,9 +111,12 @@ async def measure(folder: Path, rounds: int, brokers: int, timeout: float) -> No
                 pauses.append(sends.pause)
                 longest.append(sends.longest)
                 failed.append(sum(sends.faults.values()) - before)
+                known = (await group.view()).known
+                assert known is not None
+                leads = group.brokers[known.group.master_broker_id]
                 print(
                     f"{number}: pause {pauses[-1]:.2f} s, longest send {longest[-1]:.2f} s, faults {failed[-1]}, "
-                    f"load {os.getloadavg()[0]:.1f}"
+                    f"load {os.getloadavg()[0]:.1f}; {parts(leads.output, killed, sends.goes_on)}"
                 )
                 await group.start(master)
                 await group.all_in_set()

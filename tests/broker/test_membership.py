@@ -219,6 +219,28 @@ async def test_what_is_answered_of_tables_is_on_all_of_the_set_and_the_next_mast
     await until(lambda: tables(one) == tables(two))
 
 
+async def test_a_lock_lasts_at_the_other_brokers_as_long_as_its_owner_renews_it_at_the_master(group: Group) -> None:
+    """Brokers remove what has expired again and again, those that only have a copy too."""
+    one = await group.start(1)
+    two = await group.start(2, channel_expired_timeout=20)
+    assert await group.led({1, 2}) is one
+    assert b"queueId" in (await one.ask(LOCK, {}, LOCKED)).body
+    looks = 0
+    drop = two.broker.locks.drop_expired
+
+    def dropped(now: int) -> None:
+        nonlocal looks
+        looks += 1
+        drop(now)
+
+    two.broker.locks.drop_expired = dropped  # type: ignore[method-assign]
+    await until(lambda: looks > 1)
+    await group.stop(1)
+    assert await group.led({2}) is two
+    assert (await two.ask(LOCK, {}, OTHER)).body == b'{"lockOKMQSet":[]}'
+    assert b"queueId" in (await two.ask(LOCK, {}, LOCKED)).body
+
+
 async def test_what_a_former_master_alone_has_in_its_tables_goes_when_it_returns(group: Group) -> None:
     one, two = await group.start(1), await group.start(2)
     await group.led({1, 2})

@@ -233,6 +233,7 @@ class _Office:
     def resign(self) -> None:
         """Acknowledge nothing any more."""
         self._broker.accepting = False
+        self._take_sends(True)  # from now on they are refused for another reason
         self._confirmation.resign()
         self._tables.resign()
 

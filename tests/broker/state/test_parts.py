@@ -9,7 +9,7 @@ import pytest
 
 from eruca.broker.state.filters import Filters
 from eruca.broker.state.groups import Groups
-from eruca.broker.state.locks import Locks
+from eruca.broker.state.locks import EXPIRE_AFTER, Locks
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.parts import Part, Table
 from eruca.broker.state.topics import Topics
@@ -123,11 +123,13 @@ def test_what_is_no_part_is_refused(make: Callable[[Path], tuple[Table, Callable
     assert table.part(None) == before
 
 
-def test_who_holds_a_queue_elsewhere_holds_it_here_once_it_is_renewed() -> None:
+def test_who_holds_a_queue_elsewhere_holds_it_here_until_it_expires_after_a_renewal() -> None:
     one, two = Locks(), Locks()
     one.lock("G", QUEUES, "c", 0)
     two.take_part(one.part(None))
-    assert two.owner("G", QUEUES[0], 5) is None
+    two.drop_expired(10 * EXPIRE_AFTER)
+    assert two.owner("G", QUEUES[0], 10 * EXPIRE_AFTER) == "c"
     two.renew(5)
-    assert two.owner("G", QUEUES[0], 5) == "c"
     assert two.lock("G", QUEUES, "d", 6) == []
+    assert two.owner("G", QUEUES[0], 5 + EXPIRE_AFTER) == "c"
+    assert two.owner("G", QUEUES[0], 6 + EXPIRE_AFTER) is None

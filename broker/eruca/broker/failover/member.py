@@ -296,7 +296,7 @@ class Promise(NamedTuple):
     tables: int
     """... and changes of tables up to this number."""
     takes_sends: bool
-    """Whether the set has minInSyncReplicas members, as far as anybody knows."""
+    """False at a master whose set has, or may have, fewer members than minInSyncReplicas."""
 
 
 class Rules:
@@ -311,7 +311,8 @@ class Rules:
 
     def promise(self, member: Member) -> Promise:
         """What a member may show and answer."""
-        enough = member.known is None or in_sync.enough(member.known.group, member.proposed, self._least)
+        leads = member.state is State.MASTER and member.known is not None
+        enough = not leads or in_sync.enough(member.known.group, member.proposed, self._least)
         acknowledged = member.confirmed if self._acknowledging is None else member.acknowledged
         return Promise(member.confirmed, acknowledged, member.tables_confirmed, enough)
 

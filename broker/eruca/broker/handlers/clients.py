@@ -380,6 +380,7 @@ def unlock(broker: Broker, call: Call[Empty]) -> Result:
     A client that stops sends this last: few are released at once, before the end of its connection is seen.
     """
     ask = _asked(call)
+    leads_surely(broker)
     if len(ask.mq_set) > MOST_LOCKS_AT_ONCE:
         return _unlock_many(broker, ask)
     broker.locks.unlock(ask.consumer_group, ask.mq_set, ask.client_id)

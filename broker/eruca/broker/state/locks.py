@@ -86,10 +86,10 @@ class Locks:
         return Part(keys is None, msgspec.json.encode(owners), gone(keys, owners))
 
     def take_part(self, part: Part) -> None:
-        """As in ``parts.Table``. The locks count as expired until ``renew``."""
+        """As in ``parts.Table``. The locks do not expire before ``renew``: their owners renew them at the master."""
         try:
             owners = msgspec.json.decode(part.entries, type=dict[str, str])
-            there = {_of_key(key): (client_id, -self._expire_after - 1) for key, client_id in owners.items()}
+            there = {_of_key(key): (client_id, _NEVER) for key, client_id in owners.items()}
             without = [_of_key(key) for key in part.gone]
         except msgspec.MsgspecError as fault:
             raise ProtocolError(f"no locks: {fault}") from None
@@ -101,6 +101,10 @@ class Locks:
 
     async def saved(self) -> None:
         """As in ``parts.Table``: locks have no file."""
+
+
+_NEVER = 1 << 62
+"""When a lock was renewed that another broker keeps."""
 
 
 def _key(group: str, queue: MessageQueue) -> str:
