@@ -77,7 +77,9 @@ class Sends:
 
 def parts(output: str, killed: float, goes_on: float) -> str:
     """Where the time from a kill to the next 0 went, by the log of the broker that leads now."""
-    found = re.findall(r"^(\S+)Z \[[^]]*\] (?:failover_state|role_changed) .*?\b(?:state|role)=(\w+)", output, re.MULTILINE)
+    found = re.findall(
+        r"^(\S+)Z \[[^]]*\] (?:failover_state|role_changed) .*?\b(?:state|role)=(\w+)", output, re.MULTILINE
+    )
     times = {what: datetime.fromisoformat(f"{when}+00:00").timestamp() for when, what in found}
     steps = {"stands": "candidate", "elected": "master", "has its role": "SYNC_MASTER"}
     told, before = [], killed
