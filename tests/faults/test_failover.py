@@ -103,6 +103,31 @@ async def test_a_master_that_slept_has_acknowledged_nothing_that_the_next_one_la
     print(f"a pause of {pause:.2f} s")
 
 
+async def test_what_a_former_master_was_asked_while_the_next_one_hangs_is_refused_soon_and_never_promised(
+    tmp_path: Path,
+) -> None:
+    async with FailoverCluster(tmp_path) as group:
+        await group.send()
+        await group.all_in_set()
+        assert [await group.send() for _ in range(20)] == [1] * 20  # the master knows of the set, too
+        await group.hand_over(2)
+        await group.all_in_set()
+        assert (await group.ask(1, SEND, message(i=""), b"passed on")).code == 0
+        group.brokers[2].signal(signal.SIGSTOP)
+        begun = time.monotonic()
+        codes = [(await group.ask(1, SEND, message(i=""), b"in vain")).code]
+        pause = time.monotonic() - begun
+        while codes[-1] != 0:
+            codes.append((await group.ask(1, SEND, message(i=""), b"taken")).code)
+        elected = time.monotonic() - begun
+        group.brokers[2].signal(signal.SIGCONT)
+        await group.all_in_set()
+        found = bodies((await group.logs())[1])
+    print(f"refused after {pause:.2f} s, taken after {elected:.2f} s")
+    assert set(codes[:-1]) == {14} and pause < 2.5
+    assert found.count(b"passed on") == 1 and found[-1] == b"taken"
+
+
 async def test_what_was_answered_of_tables_delays_and_transactions_is_there_once_after_each_failover(
     tmp_path: Path,
 ) -> None:

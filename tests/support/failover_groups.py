@@ -169,6 +169,9 @@ class MemoryLinks(Generic[C]):
     def master_heard(self) -> int | None:
         return self.heard
 
+    def master_silent_since(self) -> int | None:
+        return self.heard if self.master is not None else None
+
     def answered(self) -> Mapping[int, int]:
         return self._answered
 

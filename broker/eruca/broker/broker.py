@@ -225,7 +225,12 @@ class Broker:
         )
         """As well: the tables that all brokers of the group have."""
         self.relay = (
-            Relay(lambda: self.accepting, lambda: config.send_thread_pool_queue_capacity, self.tls.client)
+            Relay(
+                lambda: self.accepting,
+                lambda: config.send_thread_pool_queue_capacity,
+                lambda: config.store.slave_timeout / 1000,
+                self.tls.client,
+            )
             if config.enable_controller_mode
             else None
         )

@@ -311,8 +311,8 @@ class Rules:
 
     def promise(self, member: Member) -> Promise:
         """What a member may show and answer."""
-        leads = member.state is State.MASTER and member.known is not None
-        enough = not leads or in_sync.enough(member.known.group, member.proposed, self._least)
+        leads = member.known if member.state is State.MASTER else None
+        enough = leads is None or in_sync.enough(leads.group, member.proposed, self._least)
         acknowledged = member.confirmed if self._acknowledging is None else member.acknowledged
         return Promise(member.confirmed, acknowledged, member.tables_confirmed, enough)
 

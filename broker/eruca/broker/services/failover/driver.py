@@ -207,6 +207,13 @@ class Driver:
         """When something came from the master last, in ms of CLOCK_BOOTTIME; None if nothing did."""
         return self._links.master_heard()
 
+    @property
+    def master_hangs(self) -> bool:
+        """Whether the master that this broker follows, or has followed last, says nothing for longer than any that
+        works."""
+        since = self._links.master_silent_since()
+        return since is not None and self._monotonic() - since > self._pace.silence * 1000
+
     async def until(self, reached: Callable[[], bool]) -> None:
         """Wait until that is so; it is asked after each event."""
         while not reached():

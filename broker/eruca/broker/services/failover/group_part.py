@@ -97,7 +97,9 @@ class GroupPart:
 
     def leader(self) -> str | None:
         """The address of another broker that was elected, which is followed, or of which etcd said so last; None while
-        there is none."""
+        there is none, and while it hangs."""
+        if self.driver.master_hangs:
+            return None
         if self.member.state is State.FOLLOWING:
             return self.driver.followed
         view = self.driver.view

@@ -98,6 +98,10 @@ class TcpLinks:
         """As in the port."""
         return self.master.heard_at
 
+    def master_silent_since(self) -> int | None:
+        """As in the port."""
+        return self.master.silent_since
+
     def answered(self) -> Mapping[int, int]:
         """As in the port."""
         return self.replicas.answered

@@ -53,8 +53,8 @@ class MasterLink:
         monotonic: Callable[[], int],
         tls: TlsFiles | None = None,
     ) -> None:
-        self.heard_at: int | None = None
-        """When something came from the master last."""
+        self._heard: tuple[_Target, int] | None = None
+        """From whom something came last, and when."""
         self._hello = hello
         self._post = post
         self._take = take
@@ -70,6 +70,16 @@ class MasterLink:
     def connected(self) -> bool:
         """Whether the master has welcomed this broker, and the connection stands."""
         return self._writer is not None
+
+    @property
+    def heard_at(self) -> int | None:
+        """When something came from a master last; None if nothing did."""
+        return self._heard[1] if self._heard is not None else None
+
+    @property
+    def silent_since(self) -> int | None:
+        """When something came from the master that is looked for last; None if nothing did."""
+        return self._heard[1] if self._heard is not None and self._heard[0] == self._target else None
 
     def join(self, ha_address: str, epoch: int) -> None:
         """As in the port."""
@@ -126,7 +136,7 @@ class MasterLink:
             while True:
                 async with asyncio.timeout(SILENCE):
                     kind, body = await messages.read(reader.readexactly)
-                self.heard_at = self._monotonic()
+                self._heard = target, self._monotonic()
                 match kind:
                     case Kind.WELCOME:
                         welcomed = True

@@ -113,5 +113,8 @@ class Links(Protocol):
     def master_heard(self) -> int | None:
         """When something came from the master last, in ms of the driver's clock; None if nothing did."""
 
+    def master_silent_since(self) -> int | None:
+        """The same of the master that was joined last; None if nothing came from it, or it was left."""
+
     def answered(self) -> Mapping[int, int]:
         """When the last heartbeat that each replica answered was sent, in ms of the driver's clock."""

@@ -3,7 +3,8 @@
 Owns the requests that wait for a master or for its answer, and the connection to it. A request is passed on as it came:
 the same fields, so that its signature holds, the same serialization and body; only opaque and flag differ. Must not
 know what requests mean. Invariants: an answer is the master's own, or a refusal; requests leave in the order in which
-they came; what was passed on is never passed on again, whoever these two brokers take for the master.
+they came; what was passed on is never passed on again, whoever these two brokers take for the master. A request that
+was sent to a master that hangs is refused as soon as that is known, so that its client looks elsewhere.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ IDLE = 10.0
 """Seconds without a request after which the connection to the master is closed."""
 WITHIN = 4.0
 """Seconds from a request's arrival for a master to be there; a hand-over that fails does so earlier."""
-ANSWERED_WITHIN = 10.0
-"""Seconds for the master's answer."""
+ON_THE_WAY = 1.0
+"""Seconds for a request and its answer, beside those for which a master waits for its set (slaveTimeout)."""
+LOOK_EVERY = 0.25
+"""Seconds between two looks whether the master hangs to which requests were sent."""
 MOST_BYTES = 64 << 20
 """Bytes of the requests that wait here at the same time."""
 NOT_THE_MASTER = "this broker is not the master of its group: ask the master"
@@ -42,15 +45,26 @@ Here = Callable[[], Awaitable[Reply | None] | Reply | None]
 
 
 class Relay:
-    """The relay of one broker. ``leads`` is whether this broker takes sends; ``most`` how many requests may wait."""
+    """The relay of one broker.
 
-    def __init__(self, leads: Callable[[], bool], most: Callable[[], int], tls: TlsFiles | None = None) -> None:
+    ``leads`` is whether this broker takes sends; ``most`` how many requests may wait; ``patience`` for how many seconds
+    a master of the group waits for its set.
+    """
+
+    def __init__(
+        self,
+        leads: Callable[[], bool],
+        most: Callable[[], int],
+        patience: Callable[[], float],
+        tls: TlsFiles | None = None,
+    ) -> None:
         self.part: GroupPart | None = None
         """This broker's part in its group, while it has one."""
         self.relayed = 0
         """Requests that were passed on; those with an answer count when it came."""
         self._leads = leads
         self._most = most
+        self._patience = patience
         self._tls = tls
         self.idle = IDLE
         self._until = 0.0
@@ -64,6 +78,8 @@ class Relay:
         """Requests that ever came."""
         self._looks: asyncio.TimerHandle | None = None
         """Of the next look whether somebody still uses the connection."""
+        self._guards: asyncio.TimerHandle | None = None
+        """Of the next look whether the master hangs."""
 
     def begin(self) -> None:
         """This broker hands the mastership over: requests wait for the next master from now on."""
@@ -143,7 +159,7 @@ class Relay:
                 ResponseCode.SERVICE_NOT_AVAILABLE,
                 f"this broker has handed the mastership over, and the new master cannot be reached: {reason}",
             ) from None
-        return address, _send(connection, call, endpoint)
+        return address, _send(connection, call, endpoint, self._patience() + ON_THE_WAY)
 
     async def _master(self, call: Call[Any]) -> str | None:
         """Wait until there is a master; its address, or None for this broker. Raises Refused, RemotingError."""
@@ -164,6 +180,8 @@ class Relay:
             self._channels = Channels(offer=False, tls=self._tls)
         if self._looks is None:
             self._look(-1)
+        if self._guards is None:
+            self._guard()
         return self._channels.ready(address) or await self._channels.get(address)
 
     def _look(self, used: int) -> None:
@@ -175,8 +193,18 @@ class Relay:
             for connection in self._channels.connections() if self._channels is not None else ():
                 connection.abort()
 
+    def _guard(self) -> None:
+        """Give up what a master was asked that hangs, and look again as long as something waits."""
+        if self.part is not None and self.part.driver.master_hangs and self._channels is not None:
+            for connection in self._channels.connections():
+                connection.abort()
+        loop = asyncio.get_running_loop()
+        self._guards = loop.call_later(LOOK_EVERY, self._guard) if self._waiting else None
+
     async def close(self) -> None:
         """Close the connections."""
+        if self._guards is not None:
+            self._guards.cancel()
         if self._looks is not None:
             self._looks.cancel()
         if self._channels is not None:
@@ -184,13 +212,13 @@ class Relay:
 
 
 def _send(
-    connection: Connection, call: Call[Any], endpoint: Endpoint[Any, RelayedReply]
+    connection: Connection, call: Call[Any], endpoint: Endpoint[Any, RelayedReply], within: float
 ) -> asyncio.Future[Answer[RelayedReply]] | None:
     """Send a request as it came; the answer to come, None for a one-way request."""
     opaque = connection.reserve(1)[0]
     head = frame.relayed(call.serialization, call.data, opaque, len(call.body))
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + ANSWERED_WITHIN
+    deadline = loop.time() + within
     if call.oneway:
         connection.call_many([head, call.body], {}, deadline, flush=False)
         return None
