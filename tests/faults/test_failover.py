@@ -165,6 +165,33 @@ async def test_what_was_answered_of_tables_delays_and_transactions_is_there_once
     assert [found.count(each) for each in once] == [1] * len(once)
 
 
+async def test_a_master_that_is_killed_and_back_at_once_has_what_it_kept_in_memory_from_the_others(
+    tmp_path: Path,
+) -> None:
+    """An offset that was committed with an answer, and a lock, are in memory only: who was killed goes last."""
+    settings = {"flushConsumerOffsetInterval": "3600000"}
+    async with FailoverCluster(tmp_path, 2, settings) as group:
+        await group.send()
+        await group.all_in_set()
+        for number in range(3):
+            await group.send()
+            master = await group.master()
+            committed = await group.ask(master, COMMIT, {**OFFSET, "commitOffset": number + 1})
+            locked = await group.ask(master, LOCK, {}, LOCKS % number)
+            group.kill(master)
+            begun = time.monotonic()
+            await group.hang_up(master)
+            assert (committed.code, locked.code) == (0, 0)
+            await group.start(master)
+            await group.send()
+            print(f"a pause of {time.monotonic() - begun:.2f} s")
+            following = await group.master()
+            assert (await group.ask(following, GET_OFFSET, OFFSET)).fields.get("offset") == str(number + 1)
+            stranger = await group.ask(following, LOCK, {}, LOCKS.replace(b'"c"', b'"d"') % number)
+            assert stranger.code == 0 and b"queueId" not in stranger.body
+            await group.all_in_set()
+
+
 NEMESES = ("kill the master", "kill a slave", "stop the master", "stop a slave", "end the master", "kill all", "etcd")
 """What happens in a round: kill -9, SIGSTOP, a stop in order, all brokers at once, the leader of etcd."""
 

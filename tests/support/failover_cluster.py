@@ -88,6 +88,12 @@ class FailoverCluster:
         finally:
             await etcd.close()
 
+    async def master(self) -> int:
+        """The broker that etcd names, whoever else passes on what it is sent."""
+        known = (await self.view()).known
+        assert known is not None
+        return known.group.master_broker_id
+
     async def all_in_set(self, within: float = 30.0) -> None:
         """Wait until every broker is in the set."""
         async with asyncio.timeout(within):
@@ -102,10 +108,8 @@ class FailoverCluster:
 
     async def hand_over(self, to: int) -> None:
         """Have the master hand the mastership over; AssertionError with what it said if it did not."""
-        known = (await self.view()).known
-        assert known is not None
         asked: dict[str, object] = {"clusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": to}
-        answer = await self.ask(known.group.master_broker_id, 1002, asked)
+        answer = await self.ask(await self.master(), 1002, asked)
         assert answer.code == 0, answer.remark
 
     async def figure(self, number: int, name: str) -> str:

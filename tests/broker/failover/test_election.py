@@ -31,6 +31,13 @@ def test_the_longest_log_goes_first_then_the_priority() -> None:
     assert first(GROUP, [candidate(1, "new", 90)]) is None
 
 
+def test_who_has_the_tables_goes_before_who_was_killed() -> None:
+    killed = candidate(1, "b", 90, priority=1)._replace(has_tables=False)
+    assert first(GROUP, [killed, candidate(2, "c", 60)]) == candidate(2, "c", 60)
+    assert first(GROUP, [killed, candidate(2, "new", 60)]) == killed
+    assert first(GROUP, [killed, candidate(2, "c", 60)._replace(has_tables=False)]) == killed
+
+
 def test_after_a_power_failure_of_all_the_longest_log_stands_when_all_are_back() -> None:
     lost = [candidate(0, "a2", 70), candidate(1, "b2", 90), candidate(2, "c2", 80)]
     assert after_loss(GROUP, lost) == lost[1]

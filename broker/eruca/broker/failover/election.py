@@ -23,6 +23,8 @@ class Candidate(NamedTuple):
     end: int
     priority: int
     """``brokerElectionPriority``: of logs of the same length, the lowest goes first."""
+    has_tables: bool = True
+    """``Member.has_tables``."""
 
 
 def may_stand(group: Group, broker_id: int, store: str, epoch: int) -> bool:
@@ -34,9 +36,13 @@ def may_stand(group: Group, broker_id: int, store: str, epoch: int) -> bool:
 
 
 def first(group: Group, candidates: Iterable[Candidate]) -> Candidate | None:
-    """Who of those that may stand is to stand: the longest log, then the priority, then the lowest id."""
+    """Who of those that may stand is to stand: who has the tables, then the longest log, the priority, the lowest id.
+
+    All of them have all messages that were acknowledged. But one that was killed has lost the commits and locks that it
+    kept in memory, and the others have them.
+    """
     able = [each for each in candidates if may_stand(group, each.broker_id, each.store, each.epoch)]
-    return min(able, key=_rank, default=None)
+    return min(able, key=lambda each: (not each.has_tables, _rank(each)), default=None)
 
 
 def after_loss(group: Group, candidates: Iterable[Candidate]) -> Candidate | None:

@@ -64,6 +64,9 @@ class Member(NamedTuple):
     """The number of the last change of the tables, in the present epoch, that it has: at a master, of all changes."""
     tables_confirmed: int = 0
     """At a master: up to which number all of the set have them."""
+    has_tables: bool = False
+    """Whether it has led, or got the tables of a master, since it was started: what a broker keeps in memory only
+    (offsets, locks) is lost when it is killed."""
     proposed: Group | None = None
     """The change that it asked etcd for, while it is not known what became of it."""
     replicas: Replicas = ()
@@ -451,7 +454,7 @@ class Rules:
         """All of the log is the truth now."""
         if member.state is not State.PROMOTING or member.epoch != known.group.master_epoch:
             return Step(member)
-        new = member._replace(state=State.MASTER, confirmed=member.end, tables=0, tables_confirmed=0)
+        new = member._replace(state=State.MASTER, confirmed=member.end, tables=0, tables_confirmed=0, has_tables=True)
         if self._acknowledging is not None:
             new = new._replace(acknowledged=member.end)
         return Step(new, (Accept(),))
@@ -466,7 +469,7 @@ class Rules:
             case Copied() if member.state is State.FOLLOWING and event.master_epoch == epoch:
                 return self._copied(member, event)
             case TablesCopied() if member.state is State.FOLLOWING and event.master_epoch == epoch:
-                new = member._replace(tables=event.number)
+                new = member._replace(tables=event.number, has_tables=True)
                 return Step(new, (self._tell(new, epoch),))
             case MasterLost() if member.state is State.FOLLOWING:
                 joining = member._replace(state=State.JOINING)

@@ -87,15 +87,34 @@ async def test_who_stops_in_order_is_replaced_at_once(group: MemoryGroup[FakeCli
     await until(lambda: second.office.confirmed == 11)
 
 
-async def test_a_master_that_restarts_soon_leads_again_in_a_new_epoch(group: MemoryGroup[FakeClient]) -> None:
+async def test_a_master_that_restarts_soon_lets_another_one_lead_which_has_what_it_kept_in_memory(
+    group: MemoryGroup[FakeClient],
+) -> None:
     master = await three(group)
     epoch = master.office.leads
     await group.kill(1)
     await group.start(1)
-    again = await group.led(by=1, members={1, 2, 3})
-    assert epoch is not None and again.office.leads == epoch + 1
-    again.put()
+    second = await group.led(members={1, 2, 3})
+    assert second.broker_id != 1
+    assert epoch is not None and second.office.leads == epoch + 1
+    second.put()
     await group.all_have(11)
+
+
+async def test_a_master_that_restarts_soon_leads_again_in_a_new_epoch_where_nobody_else_may(
+    group: MemoryGroup[FakeClient],
+) -> None:
+    master = await three(group)
+    epoch = master.office.leads
+    await group.kill(2)
+    await group.kill(3)
+    await group.led(by=1, members={1})
+    group.alone.add(2)
+    await group.start(2)  # it is up, and not in the set before it has all
+    await group.kill(1)
+    await group.start(1)
+    again = await group.led(by=1)
+    assert epoch is not None and again.office.leads == epoch + 1
 
 
 @pytest.mark.parametrize(("behind", "ahead"), [(2, 3), (3, 2)])

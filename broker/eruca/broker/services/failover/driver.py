@@ -52,7 +52,7 @@ from eruca.broker.failover.member import (
 )
 from eruca.broker.failover.sureness import HEARD_FOR, sure, sure_until
 from eruca.broker.services.failover import journal
-from eruca.broker.services.failover.candidacy import Verdict, is_named, verdict
+from eruca.broker.services.failover.candidacy import Verdict, is_named, rivals, verdict
 from eruca.broker.services.failover.copy_tries import CopyTries
 from eruca.broker.services.failover.kept import Kept
 from eruca.broker.services.failover.keys import Keys, Mastery, Present, Standing, View, encode
@@ -138,6 +138,8 @@ class Driver:
         self._stood_at = 0
         self._mastery: tuple[int, int] | None = None
         """The hold and the epoch of the key ``master``, if this broker has put it."""
+        self._gives_up: int | None = None
+        """The revision of this broker's key ``master`` of a former life, which another broker is to have."""
         self._looking = False
         """Whether a look waits to be done."""
         self._promise: Promise | None = None
@@ -430,6 +432,10 @@ class Driver:
             return
         if member.state not in (State.SEEKING, State.JOINING, State.FOLLOWING):
             return
+        if view.master is not None and not member.has_tables and rivals(view, member):
+            self._gives_up = view.master_revision
+            self._want()
+            return
         now = self._monotonic()
         heard = self._links.master_heard()
         named = is_named(view, member)
@@ -444,7 +450,9 @@ class Driver:
                 await self._leave()
                 await self._step(MasterSilent())
             case Verdict.SAY:
-                self._stands = Standing(view.known.revision, member.epoch, member.end, self._me.priority)
+                self._stands = Standing(
+                    view.known.revision, member.epoch, member.end, self._me.priority, member.has_tables
+                )
                 self._stood_at = now
                 self._want()
             case Verdict.WAIT:
@@ -504,6 +512,8 @@ class Driver:
         if self._proposal is not None:
             await self._propose(self._proposal)
         await self._state_presence()
+        if self._gives_up is not None:
+            await self._give_up(self._gives_up)
         if self._lacks_mastery():
             await self._put_mastery()
         if self._unread:
@@ -557,6 +567,13 @@ class Driver:
         if hold is not None and self._stated != (hold, present):
             await self._coordinator.change({}, [Put(self._keys.member(me.broker_id), encode(present), hold)])
             self._stated = hold, present
+
+    async def _give_up(self, revision: int) -> None:
+        """Let another broker stand, which has the tables that this one kept in memory when it ended."""
+        if await self._coordinator.change({self._keys.master: revision}, [], [self._keys.master]) is not None:
+            log.info("mastership_given_up", reason="this broker was started again, and others have the tables")
+        self._gives_up = None
+        self._unread = True
 
     def _lacks_mastery(self) -> bool:
         """Whether this master has to put its key again, on another hold, in its own epoch."""

@@ -38,6 +38,7 @@ class Standing(msgspec.Struct, rename="camel", frozen=True):
     epoch: int
     end: int
     priority: int
+    has_tables: bool = True
 
 
 class Present(msgspec.Struct, rename="camel", frozen=True):

@@ -136,7 +136,8 @@ class MasterLink:
             while True:
                 async with asyncio.timeout(SILENCE):
                     kind, body = await messages.read(reader.readexactly)
-                self._heard = target, self._monotonic()
+                if kind is not Kind.REFUSED:  # by one that is no master, or not this broker's
+                    self._heard = target, self._monotonic()
                 match kind:
                     case Kind.WELCOME:
                         welcomed = True
