@@ -81,13 +81,13 @@ class Flood:
     """Sends to ``places`` in turn over so many connections, each with ``under_way`` frames."""
 
     def __init__(
-        self, address: str, places: Sequence[Place], connections: int, under_way: int, body: int = 128
+        self, address: str, places: Sequence[Place], connections: int, under_way: int, body: bytes = bytes(128)
     ) -> None:
         queues = max(queue for _, queue in places) + 1
         self._address = address
         self._under_way = under_way
         shift = max(len(places) // connections, 1)
-        made = [frame(place, number, bytes(body), queues) for number, place in enumerate(places)]
+        made = [frame(place, number, body, queues) for number, place in enumerate(places)]
         self._frames = [
             cycle(made[n * shift % len(made) :] + made[: n * shift % len(made)]) for n in range(connections)
         ]

@@ -1,0 +1,134 @@
+"""What a group that elects its master costs more than a pair with SYNC_MASTER: CPU and rate of sends, start, memory.
+
+Run: ``python -m tests.bench.group_cost [messages] [rounds]`` (20000 and 5; needs Debian's etcd-server). A pair and a
+group of two, with the same settings, run on this machine; the same load goes to one, then to the other, in turns:
+1, 4 and 64 senders that wait for each answer, bodies of 1 KiB of Chinese text. Printed are medians of the rounds: CPU
+of master and slave a message (user and system, by the clocks of the processes), messages a second, and the ratio of
+group to pair; then seconds from start to "boot success", and the memory that is not of files. Machine load is beside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from tests.bench.command_line import numbers
+from tests.bench.flood import Flood
+from tests.bench.restart import LARGE_FILES
+from tests.support.failover_cluster import FailoverCluster
+from tests.support.lone import LoneBroker
+from tests.support.pairs import eventually
+from tests.support.ports import free_broker_port
+
+SENDERS = (1, 4, 64)
+QUEUES = 8
+TEXT = ("消息队列：每一条已确认的消息，组中所有成员都有。" * 20).encode()[:1023] + b"."
+SETTINGS = {**LARGE_FILES, "mappedFileSizeCommitLog": str(256 << 20), "slaveTimeout": "3000"}
+
+
+class Cost(NamedTuple):
+    """One run: microseconds of CPU a message, and messages a second."""
+
+    master: float
+    slave: float
+    rate: float
+
+    @property
+    def both(self) -> float:
+        """Of master and slave together."""
+        return self.master + self.slave
+
+
+class Two(NamedTuple):
+    """A master and its slave."""
+
+    master: LoneBroker
+    slave: LoneBroker
+
+    async def cost(self, senders: int, messages: int) -> Cost:
+        """Send so many messages, and see what each cost."""
+        flood = Flood(self.master.address, [("Cost", queue) for queue in range(QUEUES)], senders, 1, TEXT)
+        await flood.start()
+        while flood.answered < messages // 10:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        before, count, begun = [each.cpu_nanoseconds() for each in self], flood.answered, time.monotonic()
+        while flood.answered < count + messages:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        sent, took = flood.answered - count, time.monotonic() - begun
+        master, slave = (each.cpu_nanoseconds() - was for each, was in zip(self, before, strict=True))
+        await flood.stop()
+        return Cost(master / sent / 1000, slave / sent / 1000, sent / took)
+
+
+async def pair(home: Path, names: str) -> Two:
+    """A pair with SYNC_MASTER whose slave has all that its master has."""
+    settings = {**SETTINGS, "namesrvAddr": names, "brokerName": "pair"}
+    ports = free_broker_port(), free_broker_port()
+    master = await LoneBroker.start(
+        home / "0", home / "0" / "store", {**settings, "brokerRole": "SYNC_MASTER", "listenPort": str(ports[0])}
+    )
+    follows = {"brokerRole": "SLAVE", "brokerId": "1", "listenPort": str(ports[1])}
+    slave = await LoneBroker.start(home / "1", home / "1" / "store", {**settings, **follows})
+    await eventually(lambda: "slave_follows" in master.output)
+    return Two(master, slave)
+
+
+def row(name: str, of_pair: Sequence[float], of_group: Sequence[float], form: str = ",.1f") -> str:
+    """Medians of both, and the ratio."""
+    one, other = median(of_pair), median(of_group)
+    return f"  {name:<22} {one:>10{form}} {other:>10{form}} {other / one:>8.3f}"
+
+
+def started(brokers: Two) -> tuple[float, float]:
+    """Seconds of both starts, and MiB of memory that is not of files, of both."""
+    return sum(each.startup for each in brokers), sum(each.memory()["anonymous"] for each in brokers) / (1 << 20)
+
+
+async def measure(home: Path, messages: int, rounds: int) -> None:
+    """Start both, and measure them in turns."""
+    async with FailoverCluster(home / "group", 2, SETTINGS) as cluster:
+        await cluster.send()
+        await cluster.all_in_set()
+        group = Two(cluster.brokers[1], cluster.brokers[2])
+        the_pair = await pair(home / "pair", cluster.names.address)
+        try:
+            await compare(the_pair, group, messages, rounds)
+        finally:
+            for broker in the_pair:
+                broker.kill()
+
+
+async def compare(the_pair: Two, group: Two, messages: int, rounds: int) -> None:
+    """Loads in turns, then the figures."""
+    at_rest = [started(each) for each in (the_pair, group)]
+    print(f"load {os.getloadavg()[0]:.1f}; pair, group, ratio")
+    for senders in SENDERS:
+        costs: tuple[list[Cost], list[Cost]] = [], []
+        for _ in range(rounds):
+            for two, found in zip((the_pair, group), costs, strict=True):
+                found.append(await two.cost(senders, messages))
+        print(f"{senders} senders, {rounds} times {messages:,} messages of 1 KiB, load {os.getloadavg()[0]:.1f}")
+        for name in ("master", "slave", "both"):
+            values = [[getattr(cost, name) for cost in found] for found in costs]
+            print(row(f"CPU us/msg, {name}", *values), flush=True)
+        print(row("messages a second", *([cost.rate for cost in found] for found in costs), form=",.0f"), flush=True)
+    for name, place in (("seconds of both starts", 0), ("MiB of both, at rest", 1)):
+        print(row(name, *([each[place]] for each in at_rest), form=",.2f"))
+    print(row("MiB of both, at the end", *([started(each)[1]] for each in (the_pair, group)), form=",.2f"))
+
+
+def main() -> None:
+    """Measure what the command line says."""
+    messages, rounds = numbers(__doc__, messages=20_000, rounds=5)
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(measure(Path(folder), messages, rounds))
+
+
+if __name__ == "__main__":
+    main()
