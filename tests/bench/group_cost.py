@@ -32,17 +32,15 @@ TEXT = ("消息队列：每一条已确认的消息，组中所有成员都有�
 SETTINGS = {**LARGE_FILES, "mappedFileSizeCommitLog": str(256 << 20), "slaveTimeout": "3000"}
 
 
+TITLES = {"master": "CPU us/msg, master", "slave": "CPU us/msg, slave", "rate": "messages a second"}
+
+
 class Cost(NamedTuple):
     """One run: microseconds of CPU a message, and messages a second."""
 
     master: float
     slave: float
     rate: float
-
-    @property
-    def both(self) -> float:
-        """Of master and slave together."""
-        return self.master + self.slave
 
 
 class Two(NamedTuple):
@@ -79,9 +77,9 @@ async def pair(home: Path, names: str) -> Two:
     return Two(master, slave)
 
 
-def row(name: str, of_pair: Sequence[float], of_group: Sequence[float], form: str = ",.1f") -> str:
-    """Medians of both, and the ratio."""
-    one, other = median(of_pair), median(of_group)
+def row(name: str, values: Sequence[Sequence[float]], form: str = ",.1f") -> str:
+    """Medians of pair and group, and the ratio."""
+    one, other = map(median, values)
     return f"  {name:<22} {one:>10{form}} {other:>10{form}} {other / one:>8.3f}"
 
 
@@ -114,13 +112,14 @@ async def compare(the_pair: Two, group: Two, messages: int, rounds: int) -> None
             for two, found in zip((the_pair, group), costs, strict=True):
                 found.append(await two.cost(senders, messages))
         print(f"{senders} senders, {rounds} times {messages:,} messages of 1 KiB, load {os.getloadavg()[0]:.1f}")
-        for name in ("master", "slave", "both"):
-            values = [[getattr(cost, name) for cost in found] for found in costs]
-            print(row(f"CPU us/msg, {name}", *values), flush=True)
-        print(row("messages a second", *([cost.rate for cost in found] for found in costs), form=",.0f"), flush=True)
+        for name in Cost._fields:
+            form = ",.0f" if name == "rate" else ",.1f"
+            print(row(TITLES[name], [[getattr(cost, name) for cost in found] for found in costs], form), flush=True)
+        both = [[cost.master + cost.slave for cost in found] for found in costs]
+        print(row("CPU us/msg, both", both), flush=True)
     for name, place in (("seconds of both starts", 0), ("MiB of both, at rest", 1)):
-        print(row(name, *([each[place]] for each in at_rest), form=",.2f"))
-    print(row("MiB of both, at the end", *([started(each)[1]] for each in (the_pair, group)), form=",.2f"))
+        print(row(name, [[each[place]] for each in at_rest], ",.2f"))
+    print(row("MiB of both, at the end", [[started(each)[1]] for each in (the_pair, group)], ",.2f"))
 
 
 def main() -> None:

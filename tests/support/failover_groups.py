@@ -84,7 +84,7 @@ class MemoryOffice(Generic[C]):
     async def settle(self) -> int:
         return len(self._machine.disk.log)
 
-    async def append(self, frame: Frame) -> int:
+    def append(self, frame: Frame) -> int:
         log = self._machine.disk.log
         assert frame.offset == len(log)
         log += frame.data
@@ -208,7 +208,7 @@ class MemoryLinks(Generic[C]):
         tables, pending = self._machine.tables, self._pending[broker_id]
         if replica.driver.member.state is State.FOLLOWING and pending.number < tables.number:
             body = tables.message(pending)
-            await replica.driver.take(TableFrame(me.epoch, pending.number, body))
+            await self._taken(replica, TableFrame(me.epoch, pending.number, body))
         at = len(replica.disk.log)
         part = lists.at(me.epochs, at) if at < len(log) else None
         if part is None:
@@ -217,7 +217,12 @@ class MemoryLinks(Generic[C]):
             self._sent[broker_id] = at
             later = [entry.start for entry in me.epochs if entry.start > at]
             stop = min([at + 3, len(log), *later])
-            await replica.driver.take(Frame(me.epoch, part, at, bytes(log[at:stop]), me.confirmed))
+            await self._taken(replica, Frame(me.epoch, part, at, bytes(log[at:stop]), me.confirmed))
+
+    async def _taken(self, replica: Machine[C], frame: Frame | TableFrame) -> None:
+        full = replica.driver.take(frame)
+        if full is not None:
+            await full
 
 
 class DiskLog:
@@ -273,7 +278,7 @@ class Machine(Generic[C]):
 
     def _tables_changed(self, number: int) -> None:
         self.driver.post(TablesChanged(number))
-        self.tcp.replicas.written()
+        self.tcp.replicas.changed()
 
     def put(self, count: int = 1) -> None:
         """Messages of a client; only a master stores them."""

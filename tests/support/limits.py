@@ -21,7 +21,7 @@ from eruca.broker.handlers.clients import (
 )
 from eruca.broker.handlers.pull import LONGEST_SUBSCRIPTION
 from eruca.broker.services.holds import LONGEST, MOST, MOST_OF_ONE, MOST_TEXT, MOST_TEXT_OF_ONE
-from eruca.broker.services.replication.ha_server import UNSENT
+from eruca.broker.services.replication.pump import UNSENT
 from eruca.broker.services.replication.slaves import MOST_SLAVES
 from eruca.broker.state.locks import MOST_LOCKS
 from eruca.broker.state.offsets import MOST_OFFSETS

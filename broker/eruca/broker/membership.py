@@ -156,7 +156,7 @@ class Membership:
 
     def _tables_changed(self, number: int) -> None:
         self.driver.post(TablesChanged(number))
-        self._links.replicas.written()
+        self._links.replicas.changed()
 
     def _written(self) -> None:
         """The log is longer, or more of it is on the disk."""
@@ -204,7 +204,7 @@ class _Office:
         store.flush()
         return store.replicator.end_offset
 
-    async def append(self, frame: Frame) -> int:
+    def append(self, frame: Frame) -> int:
         replicator = self._broker.store.replicator
         replicator.append(frame.offset, frame.data)
         return replicator.safe_offset

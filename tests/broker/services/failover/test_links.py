@@ -11,7 +11,7 @@ import pytest
 from eruca.broker.failover.epochs import Epoch
 from eruca.broker.failover.member import State, Welcomed
 from eruca.broker.services.failover import messages
-from eruca.broker.services.failover.messages import Beat, Hello, Kind
+from eruca.broker.services.failover.messages import Beat, Hello, Kind, MessageReader
 from eruca.broker.services.failover.ports import Frame, TableFrame
 from eruca.protocol.errors import ProtocolError
 from tests.support.coordination import FakeClient, FakeCoordinator
@@ -44,6 +44,7 @@ class ByHand:
     async def connect(self, machine: Machine[FakeClient]) -> ByHand:
         host, _, port = machine.ha_address.rpartition(":")
         self.reader, self.writer = await asyncio.open_connection(host, int(port))
+        self.messages = MessageReader()
         return self
 
     async def greet(self, machine: Machine[FakeClient], **changes: object) -> tuple[Kind, bytes]:
@@ -55,7 +56,11 @@ class ByHand:
 
     async def next(self) -> tuple[Kind, bytes]:
         async with asyncio.timeout(5):
-            return await messages.read(self.reader.readexactly)
+            while (found := self.messages.next()) is None:
+                data = await self.reader.read(4096)
+                assert data, "the broker has closed the connection"
+                self.messages.feed(data)
+            return found
 
     async def next_part(self) -> Frame:
         """The next part of the log; heartbeats on the way are answered."""
@@ -226,12 +231,16 @@ async def test_a_replica_that_reports_of_another_epoch_does_not_count(group: Mem
 # ---------------------------------------------------------------------- messages
 
 
-async def test_messages_come_back_as_they_were() -> None:
-    reader = asyncio.StreamReader()
-    reader.feed_data(messages.welcome(Welcomed(3, (Epoch(1, 0), Epoch(3, 1 << 40)), 1 << 41, 5)))
-    reader.feed_data(messages.part_head(3, Epoch(1, 0), 7, 2, 5) + b"xy" + messages.beat(Beat(3, 5, 99)))
-    reader.feed_data(messages.heard(99) + messages.report(3, 8, 6) + messages.tables(3, 6, b"abc"))
-    found = [await messages.read(reader.readexactly) for _ in range(6)]
+@pytest.mark.parametrize("size", [1, 3, 17, 1000])
+def test_messages_come_back_as_they_were_in_any_chunking(size: int) -> None:
+    said = messages.welcome(Welcomed(3, (Epoch(1, 0), Epoch(3, 1 << 40)), 1 << 41, 5))
+    said += messages.part_head(3, Epoch(1, 0), 7, 2, 5) + b"xy" + messages.beat(Beat(3, 5, 99))
+    said += messages.heard(99) + messages.report(3, 8, 6) + messages.tables(3, 6, b"abc")
+    reader, found = MessageReader(), []
+    for at in range(0, len(said), size):
+        reader.feed(said[at : at + size])
+        while (message := reader.next()) is not None:
+            found.append(message)
     assert messages.read_welcome(found[0][1]) == Welcomed(3, (Epoch(1, 0), Epoch(3, 1 << 40)), 1 << 41, 5)
     assert messages.read_part(found[1][1]) == Frame(3, Epoch(1, 0), 7, b"xy", 5)
     assert messages.read_beat(found[2][1]) == Beat(3, 5, 99)

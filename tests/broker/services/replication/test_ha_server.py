@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from eruca.broker.config import FlushDiskType
-from eruca.broker.services.replication import ha_server
+from eruca.broker.services.replication import pump
 from eruca.broker.services.replication.slaves import MOST_SLAVES
 from tests.broker.services.replication.pairs import FILE, HandSlave, end, filled, log_bytes, make_cold, master_of, until
 from tests.support.desk import Desk
@@ -153,7 +153,7 @@ async def test_a_slave_that_does_not_read_costs_little_memory(master: Desk, slav
         master.store("T", 0, 1, body=body)
     (connection,) = master.broker.slaves.connected
     await until(lambda: connection.paused)
-    assert connection.unsent < ha_server.UNSENT + ha_server.FRAMES_A_TURN * 4200
+    assert connection.unsent < pump.UNSENT + pump.FRAMES_A_TURN * 4200
     slave.resume_reading()
     await slave.log_to(end(master))
 

@@ -1,11 +1,12 @@
 """One broker in its group: carries out the rules of ``failover.member``, by etcd, its office and its links.
 
-Owns the order: one event after the other, and the actions of each before the next event; calls to etcd one after the
-other as well, but beside the events, so that a broker goes on while etcd is away. What became of a call comes as an
-event; an outcome that is unknown is none, and etcd is read until it is known. Must not know what an event means: the
-rules do. Invariants: a broker's keys are on its own hold; nobody stands while the key ``master`` of another is there,
-nor while that master is heard; bytes of a master are appended only by a follower of its epoch, and after the epoch is
-noted on the disk; from a master whose log cannot be taken in, more is asked for only after a back-off.
+Owns the order: one event after the other, and the actions of each before the next event; what needs no waiting is done
+where an event is posted, if no other one waits. Calls to etcd go one after the other as well, but beside the events, so
+that a broker goes on while etcd is away. What became of a call comes as an event; an outcome that is unknown is none,
+and etcd is read until it is known. Must not know what an event means: the rules do. Invariants: a broker's keys are on
+its own hold; nobody stands while the key ``master`` of another is there, nor while that master is heard; bytes of a
+master are appended only by a follower of its epoch, and after the epoch is noted on the disk; from a master whose log
+cannot be taken in, more is asked for only after a back-off.
 """
 
 from __future__ import annotations
@@ -42,10 +43,12 @@ from eruca.broker.failover.member import (
     Propose,
     Read,
     Recreate,
+    Reported,
     Rules,
     Seek,
     State,
     StepDown,
+    Stored,
     TablesCopied,
     Tell,
     Welcome,
@@ -70,6 +73,8 @@ log = structlog.get_logger("eruca.broker.failover")
 
 ROOM = 64
 """Parts of the master's log that may wait to be written."""
+_PROMPT = (Stored, Reported, Copied)
+"""Events of each message: what follows from them mostly needs no waiting."""
 
 
 class Pace(NamedTuple):
@@ -94,6 +99,18 @@ class _Redo(NamedTuple):
     """An action that failed for a reason that may pass."""
 
     action: Note
+
+
+class _NotCopied(NamedTuple):
+    """A part of the master's log could not be taken in."""
+
+    fault: Exception
+
+
+class _Failed(NamedTuple):
+    """An error that nobody expects: this broker cannot go on."""
+
+    error: Exception
 
 
 class Driver:
@@ -123,8 +140,13 @@ class Driver:
         self._pace = pace or Pace()
         self._presence = Presence(coordinator, monotonic, self._pace.renew)
         self._presence.on_hold = self._want
-        self._events: asyncio.Queue[Event | Frame | TableFrame | _Look | _Redo] = asyncio.Queue()
-        self._room = asyncio.Semaphore(ROOM)
+        self._events: asyncio.Queue[Event | Frame | TableFrame | _Look | _Redo | _NotCopied | _Failed] = asyncio.Queue()
+        self._at_work = False
+        """Whether an event is under way."""
+        self._frames = 0
+        """How many of the events that wait are frames."""
+        self._full: asyncio.Future[None] | None = None
+        """Ends when there is room for the next frame."""
         self._view: View | None = None
         self._wanted = asyncio.Event()
         self._unread = True
@@ -174,20 +196,34 @@ class Driver:
 
     async def stop(self) -> None:
         """Take part no more; the keys go at once. The office stays what it is."""
-        await end(self._running)
-        self._running = []
+        running, self._running = self._running, []
+        await end(running)
         self._links.leave()
         self._links.dismiss()
         await self._presence.release()
 
     def post(self, event: Event) -> None:
-        """Something happened."""
-        self._events.put_nowait(event)
+        """Something happened. What follows is done before this returns, if it needs no waiting and nothing waits."""
+        if not (isinstance(event, _PROMPT) and self._rests and self._did(event)):
+            self._events.put_nowait(event)
 
-    async def take(self, frame: Frame | TableFrame) -> None:
-        """A part of the master's log, or of its tables, came; returns when there is room for the next one."""
-        await self._room.acquire()
+    def take(self, frame: Frame | TableFrame) -> asyncio.Future[None] | None:
+        """A part of the master's log, or of its tables, came; what ends when there is room for the next one, None where
+        there is."""
+        if isinstance(frame, Frame) and self._rests and self._appended(frame):
+            return None
         self._events.put_nowait(frame)
+        self._frames += 1
+        if self._frames < ROOM:
+            return None
+        if self._full is None:
+            self._full = asyncio.get_running_loop().create_future()
+        return self._full
+
+    @property
+    def _rests(self) -> bool:
+        """Whether the next event may be done at once: no other one waits, or is under way."""
+        return bool(self._running) and not self._at_work and self._events.empty()
 
     @property
     def me(self) -> Self:
@@ -246,48 +282,87 @@ class Driver:
     async def _run(self) -> None:
         while True:
             event = await self._events.get()
-            match event:
-                case Frame():
-                    try:
-                        await self._append(event)
-                    finally:
-                        self._room.release()
-                case TableFrame():
-                    try:
-                        await self._take_tables(event)
-                    finally:
-                        self._room.release()
-                case _Look():
-                    self._looking = False
-                    if self._tries.is_due() and self.member.state is State.JOINING:
-                        self._connect()
-                    await self._consider()
-                case Read(group, revision) if why := self.kept.why_forgotten(group, self.member.epoch):
-                    await self._step(Forgotten(why, revision))
-                case Recreate():
-                    self.member = self.member._replace(end=await self._office.settle())
-                    await self._step(event)
-                case _Redo():
-                    if event.action.epochs == self.member.epochs:
-                        await self._do(event.action)
-                case _:
-                    await self._step(event)
+            self._at_work = True
+            await self._handle(event)
+            self._at_work = False  # not after an error: nothing is done any more then
+            if isinstance(event, Frame | TableFrame):
+                self._took_out()
             self._moved.set()
 
+    async def _handle(self, event: Event | Frame | TableFrame | _Look | _Redo | _NotCopied | _Failed) -> None:
+        match event:
+            case Frame():
+                await self._append(event)
+            case TableFrame():
+                await self._take_tables(event)
+            case _Look():
+                self._looking = False
+                if self._tries.is_due() and self.member.state is State.JOINING:
+                    self._connect()
+                await self._consider()
+            case Read(group, revision) if why := self.kept.why_forgotten(group, self.member.epoch):
+                await self._step(Forgotten(why, revision))
+            case Recreate():
+                self.member = self.member._replace(end=await self._office.settle())
+                await self._step(event)
+            case _Redo():
+                if event.action.epochs == self.member.epochs:
+                    await self._do(event.action)
+            case _NotCopied(fault):
+                await self._copy_failed(fault)
+            case _Failed(error):
+                raise error
+            case _:
+                await self._step(event)
+
+    def _took_out(self) -> None:
+        """A frame waits no more."""
+        self._frames -= 1
+        if self._full is not None and self._frames < ROOM:
+            full, self._full = self._full, None
+            if not full.done():
+                full.set_result(None)
+
     async def _step(self, event: Event) -> None:
-        before, step = self.member, self._rules.step(self.member, event)
+        step = self._rules.step(self.member, event)
         if isinstance(event, Read | Changed):
             await self.kept.keep(step.member)
-        self.member = step.member
-        journal.note(before, step.member)
-        if before.known is not None and step.member.known is not None:
-            former, new = before.known.group, step.member.known.group
-            self.switches += new.master_broker_id != former.master_broker_id
+        self._became(step.member)
         for action in step.actions:
             await self._do(action)
-        self._show(step.member)
+        self._stepped(step.member)
         if isinstance(event, Read) and step.member.state is State.JOINING:
             self._connect()
+
+    def _did(self, event: Event) -> bool:
+        """Do what follows from an event, if that needs no waiting; whether it was done."""
+        step = self._rules.step(self.member, event)
+        actions = [action for action in step.actions if isinstance(action, Tell | Propose)]
+        if len(actions) < len(step.actions):
+            return False
+        self._at_work = True
+        try:
+            self._became(step.member)
+            for action in actions:
+                self._do_at_once(action)
+            self._stepped(step.member)
+        except Exception as error:  # the task ends with it, and so does this broker, whoever has posted the event
+            self._events.put_nowait(_Failed(error))
+        finally:
+            self._at_work = False
+        self._moved.set()
+        return True
+
+    def _became(self, after: Member) -> None:
+        """What this broker knows from now on."""
+        before, self.member = self.member, after
+        journal.note(before, after)
+        if before.known is not after.known and before.known is not None and after.known is not None:
+            self.switches += after.known.group.master_broker_id != before.known.group.master_broker_id
+
+    def _stepped(self, member: Member) -> None:
+        """Show what is promised after a step, and see that etcd gets what it is to get."""
+        self._show(member)
         if not self._wanted.is_set() and (self._proposal is not None or self._lacks_mastery()):
             self._want()
 
@@ -297,12 +372,19 @@ class Driver:
             self._promise = promise
             self._office.show(promise)
 
-    async def _do(self, action: Action) -> None:
+    def _do_at_once(self, action: Tell | Propose) -> None:
         match action:
-            case Seek():
-                self._seek()
+            case Tell(report):
+                self._links.tell(report)
             case Propose():
                 self._proposal = action
+
+    async def _do(self, action: Action) -> None:
+        match action:
+            case Tell() | Propose():
+                self._do_at_once(action)
+            case Seek():
+                self._seek()
             case Note():
                 await self._note(action)
             case CutTo(end):
@@ -316,8 +398,6 @@ class Driver:
             case Join():
                 await self._leave()
                 self._connect()
-            case Tell(report):
-                self._links.tell(report)
             case Welcome(broker_id, answer):
                 self._links.welcome(broker_id, answer)
             case Bar(reason):
@@ -349,35 +429,56 @@ class Driver:
         await self._office.follow()
         self._office.bar(reason)
 
+    def _comes_from_the_master(self, frame: Frame | TableFrame) -> bool:
+        """Whether a frame comes from the master that is followed, in its epoch."""
+        known = self.member.known
+        return (
+            self.member.state is State.FOLLOWING
+            and known is not None
+            and known.group.master_epoch == frame.master_epoch
+        )
+
+    def _appended(self, frame: Frame) -> bool:
+        """Take in a part of the master's log, if that needs no waiting; whether it was taken in, or passed by."""
+        if not self._comes_from_the_master(frame):
+            return True
+        if frame.part is not None and frame.part not in self.member.epochs:
+            return False
+        try:
+            copied = self._copy(frame)
+        except (CopyRefused, OSError) as fault:
+            self._events.put_nowait(_NotCopied(fault))
+            return True
+        if not self._did(copied):
+            self._events.put_nowait(copied)
+        return True
+
+    def _copy(self, frame: Frame) -> Copied:
+        """Append a part of the log; a heartbeat has none. Raises CopyRefused, OSError."""
+        if frame.part is None:
+            return Copied(frame.master_epoch, None, self.member.end, frame.confirmed)
+        reached = self._office.append(frame)
+        self._tries.succeeded()
+        return Copied(frame.master_epoch, frame.part, reached, frame.confirmed)
+
     async def _append(self, frame: Frame) -> None:
         """Take in a part of the master's log, which belongs to its epoch on the disk before its first byte is here."""
+        if not self._comes_from_the_master(frame):
+            return
         member = self.member
-        known = member.known
-        if member.state is not State.FOLLOWING or known is None or known.group.master_epoch != frame.master_epoch:
-            return
-        if frame.part is None:
-            await self._step(Copied(frame.master_epoch, None, member.end, frame.confirmed))
-            return
-        if frame.part not in member.epochs:
-            epochs = lists.begin(member.epochs, frame.part.epoch, frame.part.start)
-            try:
-                await self._office.note(epochs)
-            except OSError as fault:
-                await self._copy_failed(fault)
-                return
-            self.member = member._replace(epochs=epochs)
         try:
-            reached = await self._office.append(frame)
+            if frame.part is not None and frame.part not in member.epochs:
+                epochs = lists.begin(member.epochs, frame.part.epoch, frame.part.start)
+                await self._office.note(epochs)
+                self.member = member._replace(epochs=epochs)
+            copied = self._copy(frame)
         except (CopyRefused, OSError) as fault:
             await self._copy_failed(fault)
-            return
-        self._tries.succeeded()
-        await self._step(Copied(frame.master_epoch, frame.part, reached, frame.confirmed))
+        else:
+            await self._step(copied)
 
     async def _take_tables(self, frame: TableFrame) -> None:
-        member = self.member
-        known = member.known
-        if member.state is not State.FOLLOWING or known is None or known.group.master_epoch != frame.master_epoch:
+        if not self._comes_from_the_master(frame):
             return
         try:
             await self._office.take_tables(frame)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 
 from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import Event, Member, Welcomed
-from eruca.broker.services.failover.master_link import MasterLink, Take
+from eruca.broker.services.failover.master_connection import Take
+from eruca.broker.services.failover.master_link import MasterLink
 from eruca.broker.services.failover.messages import Hello
 from eruca.broker.services.failover.ports import Self
 from eruca.broker.services.failover.replicas import Pace, Replicas

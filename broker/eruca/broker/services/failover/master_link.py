@@ -1,24 +1,22 @@
-"""A replica's connection to the master of its group: shakes hands, takes its log, answers its heartbeats.
+"""A replica's link to the master of its group: connects again and again, and shakes hands.
 
-Owns the connection, and connecting again and again. Must not know what follows from what comes: it posts it.
-Invariants: nothing of a connection is posted after ``leave``; a heartbeat is answered only while this broker does not
-stand.
+Owns which master is connected. ``master_connection`` is one connection. Invariant: nothing of a connection is posted
+after ``leave``.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import NamedTuple
 
 import structlog
 
 from eruca.broker.failover.in_sync import Report
-from eruca.broker.failover.member import Copied, MasterLost, Welcomed
 from eruca.broker.services.failover import messages
-from eruca.broker.services.failover.messages import Hello, Kind
-from eruca.broker.services.failover.ports import Frame, TableFrame
-from eruca.protocol.errors import ProtocolError
+from eruca.broker.services.failover.master_connection import MasterConnection, Post, Take
+from eruca.broker.services.failover.messages import Hello
 from eruca.remoting.addresses import split_address
 from eruca.remoting.log_repeats import Repeats
 from eruca.remoting.tasks import Tasks, end
@@ -26,14 +24,10 @@ from eruca.remoting.tls import TlsFiles, tls_arguments
 
 CONNECT_TIMEOUT = 1.0
 """Seconds."""
-SILENCE = 3.0
-"""Seconds after which a master that says nothing is given up; it sends a heartbeat twice a second."""
 AGAIN = (0.05, 1.0)
 """Seconds until the next try: the first value, doubled up to the second."""
 
 log = structlog.get_logger("eruca.broker.failover")
-Post = Callable[[Welcomed | Copied | MasterLost], None]
-Take = Callable[[Frame | TableFrame], Awaitable[None]]
 
 
 class _Target(NamedTuple):
@@ -63,13 +57,13 @@ class MasterLink:
         self._tls = tls
         self._target: _Target | None = None
         self._task: asyncio.Task[None] | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._connection: MasterConnection | None = None
         self._repeats = Repeats()
 
     @property
     def connected(self) -> bool:
         """Whether the master has welcomed this broker, and the connection stands."""
-        return self._writer is not None
+        return self._connection is not None and self._connection.follows
 
     @property
     def heard_at(self) -> int | None:
@@ -92,9 +86,9 @@ class MasterLink:
     def leave(self) -> None:
         """As in the port."""
         self._target = None
-        if self._writer is not None:
-            self._writer.transport.abort()
-            self._writer = None
+        if self._connection is not None:
+            self._connection.leave()
+            self._connection = None
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -108,8 +102,8 @@ class MasterLink:
 
     def tell(self, report: Report) -> None:
         """As in the port."""
-        if self._writer is not None:
-            self._writer.write(messages.report(report.epoch, report.end, report.tables))
+        if self._connection is not None and self._connection.follows:
+            self._connection.tell(report)
 
     async def _run(self, target: _Target) -> None:
         pause, longest = AGAIN
@@ -124,47 +118,30 @@ class MasterLink:
         try:
             host, port = split_address(target.ha_address)
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                reader, writer = await asyncio.open_connection(
-                    host, port, **tls_arguments(self._tls, host, CONNECT_TIMEOUT)
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: MasterConnection(self._post, self._take, partial(self._note, target)),
+                    host,
+                    port,
+                    **tls_arguments(self._tls, host, CONNECT_TIMEOUT),
                 )
         except (OSError, ValueError, OverflowError) as fault:
             self._failed(target, str(fault) or "timeout")
             return False
-        welcomed = False
+        self._connection = connection
         try:
-            writer.write(messages.hello(await self._hello(target.epoch)))
-            while True:
-                async with asyncio.timeout(SILENCE):
-                    kind, body = await messages.read(reader.readexactly)
-                if kind is not Kind.REFUSED:  # by one that is no master, or not this broker's
-                    self._heard = target, self._monotonic()
-                match kind:
-                    case Kind.WELCOME:
-                        welcomed = True
-                        self._writer = writer
-                        self._repeats.forget()
-                        self._post(messages.read_welcome(body))
-                    case Kind.PART if welcomed:
-                        await self._take(messages.read_part(body))
-                    case Kind.TABLES if welcomed:
-                        await self._take(messages.read_tables(body))
-                    case Kind.BEAT if welcomed:
-                        epoch, confirmed, stamp = messages.read_beat(body)
-                        writer.write(messages.heard(stamp))
-                        await self._take(Frame(epoch, None, 0, b"", confirmed))
-                    case Kind.REFUSED:
-                        self._failed(target, body.decode(errors="replace"))
-                        return welcomed
-                    case _:
-                        raise ProtocolError(f"a master does not send {kind.name}")
-        except (OSError, EOFError, ProtocolError) as fault:
-            self._failed(target, str(fault) or "it was silent")
+            connection.send(messages.hello(await self._hello(target.epoch)))
+            reason = await connection.ended
         finally:
-            writer.transport.abort()
-            if self._writer is writer:
-                self._writer = None
-                self._post(MasterLost())
-        return welcomed
+            connection.close()
+            if self._connection is connection:
+                self._connection = None
+        if connection.welcomed:
+            self._repeats.forget()
+        self._failed(target, reason)
+        return connection.welcomed
+
+    def _note(self, target: _Target) -> None:
+        self._heard = target, self._monotonic()
 
     def _failed(self, target: _Target, fault: str) -> None:
         again = self._repeats.failed(target)

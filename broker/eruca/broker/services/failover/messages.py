@@ -2,13 +2,13 @@
 
 Owns the form. The replica begins with ``MAGIC``; then each message, in both directions, is its size (4 bytes), its kind
 (1) and its body; numbers are big-endian. The magic is no end of a log, so that a master outside the mode turns the
-replica away. Pure. Invariant: a part of the log belongs to one epoch, which stands in front of it.
+replica away. Pure: bytes to values, in any chunking. Invariant: a part of the log belongs to one epoch, which stands in
+front of it.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -45,7 +45,7 @@ class Kind(IntEnum):
     TABLES = 8
 
 
-_KINDS: Final = frozenset(int(each) for each in Kind)
+_KINDS: Final = {int(each): each for each in Kind}
 
 
 class Hello(msgspec.Struct, rename="camel", frozen=True):
@@ -128,12 +128,37 @@ def tables(master_epoch: int, number: int, body: bytes) -> bytes:
     return message(Kind.TABLES, _TABLES.pack(master_epoch, number) + body)
 
 
-async def read(exactly: Callable[[int], Awaitable[bytes]]) -> tuple[Kind, bytes]:
-    """The next message; ``exactly`` reads a number of bytes. Raises ProtocolError, and what ``exactly`` raises."""
-    size, number = _HEAD.unpack(await exactly(_HEAD.size))
-    if not 0 <= size <= LARGEST or number not in _KINDS:
-        raise ProtocolError(f"no message of a group has {size} bytes and kind {number}")
-    return Kind(number), await exactly(size)
+class MessageReader:
+    """Reassembles messages."""
+
+    def __init__(self) -> None:
+        self._data: bytes | bytearray = b""
+        self._at = 0
+
+    def feed(self, data: bytes) -> None:
+        """These bytes came."""
+        if self._at == len(self._data):
+            self._data, self._at = data, 0
+            return
+        if not isinstance(self._data, bytearray):
+            self._data = bytearray(self._data)
+        del self._data[: self._at]
+        self._at = 0
+        self._data += data
+
+    def next(self) -> tuple[Kind, bytes] | None:
+        """The next message; None while it is not whole. Raises ProtocolError for what is none of a group."""
+        data, start = self._data, self._at + _HEAD.size
+        if len(data) < start:
+            return None
+        size, number = _HEAD.unpack_from(data, self._at)
+        if not 0 <= size <= LARGEST or number not in _KINDS:
+            raise ProtocolError(f"no message of a group has {size} bytes and kind {number}")
+        end = start + size
+        if len(data) < end:
+            return None
+        self._at = end
+        return _KINDS[number], bytes(data[start:end])
 
 
 def read_hello(body: bytes) -> Hello:
@@ -157,7 +182,7 @@ def read_welcome(body: bytes) -> Welcomed:
 def read_part(body: bytes) -> Frame:
     """Raises ProtocolError."""
     epoch, part_epoch, start, offset, confirmed = _unpacked(_PART, body[: _PART.size])
-    return Frame(epoch, Epoch(part_epoch, start), offset, body[_PART.size :], confirmed)
+    return Frame(epoch, Epoch(part_epoch, start), offset, memoryview(body)[_PART.size :], confirmed)
 
 
 def read_beat(body: bytes) -> Beat:

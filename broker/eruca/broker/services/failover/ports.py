@@ -34,7 +34,7 @@ class Frame(NamedTuple):
     master_epoch: int
     part: Epoch | None
     offset: int
-    data: bytes
+    data: bytes | memoryview
     confirmed: int
 
 
@@ -64,7 +64,7 @@ class Office(Protocol):
     async def settle(self) -> int:
         """Cut a part of a record off the log's end, and bring the log to the disk; where it ends. Raises OSError."""
 
-    async def append(self, frame: Frame) -> int:
+    def append(self, frame: Frame) -> int:
         """Append a part of the master's log; up to where the log can be relied on. Raises CopyRefused, OSError."""
 
     async def take_tables(self, frame: TableFrame) -> None:

@@ -1,39 +1,30 @@
-"""The replicas of a master that was elected: welcomes them, sends log and tables, and reads what they report.
+"""The replicas of a master that was elected: lets them in, and reads what they report.
 
-Owns the connections, what was sent over each, heartbeats, and when a replica counts as lost: its connection ended, or
-it made no progress for haMaxTimeSlaveNotCatchup. Must not know who is in the set. Invariants: bytes go out in order
-and without a gap, under SYNC_FLUSH only those that are on the disk here; no message spans two epochs; changes of
-tables go out before the log that was written after them; a replica has one connection, and reports of a former one are
-not posted after it has shaken hands again.
+Owns who is let in, heartbeats, and when a replica counts as lost: its connection ended, or it made no progress for
+haMaxTimeSlaveNotCatchup. ``replica`` is one connection. Must not know who is in the set. Invariant: a replica has one
+connection, and reports of a former one are not posted after it has shaken hands again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import structlog
 
-from eruca.broker.failover import epochs as lists
 from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import Asked, Event, Member, ReplicaLost, Reported, State, Welcomed
 from eruca.broker.services.failover import messages
-from eruca.broker.services.failover.messages import MAGIC, Beat, Hello, Kind
-from eruca.broker.services.failover.tables import Pending, Tables
-from eruca.broker.services.failover.tails import Log, has
-from eruca.broker.store import NotInMemory
+from eruca.broker.services.failover.messages import Beat, Hello, Kind
+from eruca.broker.services.failover.replica import Replica
+from eruca.broker.services.failover.tables import Tables
+from eruca.broker.services.failover.tails import Log, Tail, has
 from eruca.protocol.errors import ProtocolError
-from eruca.remoting.addresses import peer_of
 from eruca.remoting.tasks import Tasks, end
 
 BEAT_EVERY = 0.5
 """Seconds between two heartbeats."""
-GREETING = 3.0
-"""Seconds that a peer has to say who it is."""
-COLD_READ = 1 << 20
-"""Bytes of one read from the disk."""
 
 log = structlog.get_logger("eruca.broker.failover")
 
@@ -45,28 +36,6 @@ class Pace(NamedTuple):
     """Bytes of a message, at most (haTransferBatchSize)."""
     catch_up: float = 3.0
     """Seconds without progress after which a replica counts as lost (haMaxTimeSlaveNotCatchup)."""
-
-
-class _Replica:
-    """One connection of a replica that was let in."""
-
-    def __init__(self, said: Hello, writer: asyncio.StreamWriter, tables: Pending) -> None:
-        self.said = said
-        self.writer = writer
-        self.tables = tables
-        self.same = 0
-        """Up to where its log, which has no epochs, is this one."""
-        self.has_tables = 0
-        """The number of the tables that it has reported."""
-        self.next: int | None = None
-        """The offset to send next; None until it has reported after its welcome."""
-        self.more = asyncio.Event()
-        self.acknowledged = 0
-        self.progressed_at = 0.0
-        """When it had all, or reported more, in seconds of the loop's clock."""
-        self.heard_at = asyncio.get_running_loop().time()
-        self.lost = False
-        """Whether it counts as lost for want of progress."""
 
 
 class Replicas:
@@ -93,9 +62,13 @@ class Replicas:
         self._tasks = tasks
         self._monotonic = monotonic
         self._pace = pace or Pace()
-        self._replicas: dict[int, _Replica] = {}
-        self._served: set[asyncio.Task[None]] = set()
+        self._replicas: dict[int, Replica] = {}
+        self._connections: set[Replica] = set()
+        """Those that were not let in, too."""
+        self._comparing: set[asyncio.Task[None]] = set()
         self._beats: asyncio.Task[None] | None = None
+        self._awake = False
+        """Whether the next iteration of the loop sends."""
 
     # ------------------------------------------------------------------ life
 
@@ -106,13 +79,17 @@ class Replicas:
     async def stop(self) -> None:
         """End all connections."""
         self.dismiss()
+        for connection in self._connections:
+            connection.abort()
         beats = [self._beats] if self._beats is not None else []
-        await end([*beats, *self._served])
+        await end([*beats, *self._comparing])
+        await asyncio.gather(*(connection.gone for connection in self._connections))
 
     def protocol(self, address: str) -> asyncio.Protocol:
         """What serves a connection that was accepted."""
-        reader = asyncio.StreamReader()
-        return asyncio.StreamReaderProtocol(reader, self._connected)
+        connection = Replica(self, self._log, self._tables, self._member, self._pace.batch)
+        self._connections.add(connection)
+        return connection
 
     def dismiss(self) -> None:
         """As in the port."""
@@ -121,60 +98,45 @@ class Replicas:
         self.answered.clear()
 
     def written(self) -> None:
-        """The log is longer, or tables have changed."""
-        for replica in self._replicas.values():
-            replica.more.set()
+        """The log is longer."""
+        for replica in tuple(self._replicas.values()):
+            replica.go_on()
 
-    # ------------------------------------------------------------------ one connection
+    def changed(self) -> None:
+        """Tables have changed, or are about to: what has changed goes out after this iteration of the loop."""
+        if not self._awake:
+            self._awake = True
+            asyncio.get_running_loop().call_soon(self._wake)
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._served.add(task)
-        task.add_done_callback(self._served.discard)
+    def _wake(self) -> None:
+        self._awake = False
+        self.written()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer = writer.get_extra_info("peername")
-        remote = "{}:{}".format(*peer_of(peer)) if peer else ""
-        replica: _Replica | None = None
-        sending: asyncio.Task[None] | None = None
+    # ------------------------------------------------------------------ who is let in
+
+    def greeted(self, replica: Replica, said: Hello) -> None:
+        """Let a replica in, or tell it why not."""
+        if (reason := self._why_not(said)) is not None:
+            self._refuse(replica, said, reason)
+        elif said.tail is None:
+            self._let_in(replica, said)
+        else:
+            task = asyncio.get_running_loop().create_task(self._compare(replica, said, said.tail))
+            self._comparing.add(task)
+            task.add_done_callback(self._comparing.discard)
+
+    async def _compare(self, replica: Replica, said: Hello, tail: Tail) -> None:
+        """Let a replica in whose log has no epochs."""
         try:
-            said = await self._greeting(reader)
-            reason = self._why_not(said)
-            if reason is not None:
-                log.warning("replica_refused", remote=remote, broker_id=said.broker_id, reason=reason)
-                writer.write(messages.refused(reason))
-                await writer.drain()
-                return
-            same = said.tail is not None and await asyncio.to_thread(has, self._log, said.tail)
-            if (reason := self._why_not(said)) is not None:
-                raise ProtocolError(reason)
-            replica = self._let_in(said, writer)
-            replica.same = said.tail.end if said.tail is not None and same else 0
-            log.info("replica_connected", remote=remote, broker_id=said.broker_id)
-            sending = asyncio.get_running_loop().create_task(self._send(replica))
-            sending.add_done_callback(lambda _: writer.transport.abort())
-            while True:
-                self._take(replica, *await messages.read(reader.readexactly))
-        except (OSError, EOFError, ProtocolError, TimeoutError) as fault:
-            if replica is None:
-                log.warning("replica_refused", remote=remote, broker_id=-1, reason=str(fault) or "it said nothing")
-        finally:
-            writer.transport.abort()
-            if sending is not None:
-                await end([sending])
-            if replica is not None and self._replicas.get(replica.said.broker_id) is replica:
-                self._forget(replica, remote)
-
-    async def _greeting(self, reader: asyncio.StreamReader) -> Hello:
-        async with asyncio.timeout(GREETING):
-            if await reader.readexactly(len(MAGIC)) != MAGIC:
-                raise ProtocolError(
-                    "it speaks as a slave without enableControllerMode: set that on every broker of the name"
-                )
-            kind, body = await messages.read(reader.readexactly)
-        if kind is not Kind.HELLO:
-            raise ProtocolError(f"its first message is {kind.name}")
-        return messages.read_hello(body)
+            same = await asyncio.to_thread(has, self._log, tail)
+        except OSError as fault:
+            self._refuse(replica, said, f"the log of this broker cannot be read: {fault}")
+            return
+        if (reason := self._why_not(said)) is not None:
+            self._refuse(replica, said, reason)
+        elif not replica.is_closing:
+            replica.same = tail.end if same else 0
+            self._let_in(replica, said)
 
     def _why_not(self, said: Hello) -> str | None:
         member = self._member()
@@ -187,120 +149,97 @@ class Replicas:
             return f"this broker is no master of epoch {said.epoch}: it is {member.state.value} in epoch {epoch}"
         return None
 
-    def _let_in(self, said: Hello, writer: asyncio.StreamWriter) -> _Replica:
+    def _refuse(self, replica: Replica, said: Hello, reason: str) -> None:
+        log.warning("replica_refused", remote=replica.remote, broker_id=said.broker_id, reason=reason)
+        replica.refuse(reason)
+
+    def _let_in(self, replica: Replica, said: Hello) -> None:
         former = self._replicas.get(said.broker_id)
         if former is not None:
             self._let_go(former)
         self.answered.pop(said.broker_id, None)
-        replica = self._replicas[said.broker_id] = _Replica(said, writer, self._tables.replica())
+        replica.said = said
+        replica.pending = self._tables.replica()
+        self._replicas[said.broker_id] = replica
+        log.info("replica_connected", remote=replica.remote, broker_id=said.broker_id)
         self._post(Asked(said.broker_id))
-        return replica
 
-    def _let_go(self, replica: _Replica) -> None:
+    def _let_go(self, replica: Replica) -> None:
         """End the connection of a replica."""
-        replica.writer.transport.abort()
-        self._tables.forget(replica.tables)
+        assert replica.said is not None
+        replica.abort()
+        self._tables.forget(replica.pending)
         del self._replicas[replica.said.broker_id]
 
-    def _forget(self, replica: _Replica, remote: str) -> None:
-        broker_id = replica.said.broker_id
-        self._let_go(replica)
-        self.answered.pop(broker_id, None)
-        log.info("replica_lost", remote=remote, broker_id=broker_id, acknowledged=replica.acknowledged)
-        self._post(ReplicaLost(broker_id))
+    def ended(self, replica: Replica, reason: str) -> None:
+        """The connection of a replica has ended, or of one that was not let in."""
+        self._connections.discard(replica)
+        said = replica.said
+        if said is None:
+            if not replica.refused:
+                log.warning("replica_refused", remote=replica.remote, broker_id=-1, reason=reason)
+        elif self._replicas.get(said.broker_id) is replica:
+            self._let_go(replica)
+            self.answered.pop(said.broker_id, None)
+            log.info(
+                "replica_lost",
+                remote=replica.remote,
+                broker_id=said.broker_id,
+                acknowledged=replica.acknowledged,
+                reason=reason,
+            )
+            self._post(ReplicaLost(said.broker_id))
 
     def welcome(self, broker_id: int, answer: Welcomed) -> None:
         """As in the port."""
         replica = self._replicas.get(broker_id)
         if replica is not None:
-            replica.writer.write(messages.welcome(answer._replace(same=replica.same)))
+            replica.send_message(messages.welcome(answer._replace(same=replica.same)))
 
-    def _take(self, replica: _Replica, kind: Kind, body: bytes) -> None:
-        """A message of a replica."""
-        said, now = replica.said, asyncio.get_running_loop().time()
-        replica.heard_at = now
+    # ------------------------------------------------------------------ what they say
+
+    def came(self, replica: Replica, kind: Kind, body: bytes) -> None:
+        """A message of a replica that was let in. Raises ProtocolError."""
+        said = replica.said
+        assert said is not None
         if kind is Kind.HEARD:
             self.answered[said.broker_id] = messages.read_heard(body)
             return
         if kind is not Kind.REPORT:
             raise ProtocolError(f"a replica does not send {kind.name}")
         report = Report(said.broker_id, said.store, *messages.read_report(body))
-        reached = report.end
-        if reached > self._log.safe_offset or report.tables > replica.tables.number:
+        reached, end = report.end, self._log.safe_offset
+        if reached > end or report.tables > replica.pending.number:
             raise ProtocolError(
-                f"it reports {reached} with tables {report.tables}, and the log ends at {self._log.safe_offset}, with "
-                f"tables {replica.tables.number}"
+                f"it reports {reached} with tables {report.tables}, and the log ends at {end}, with tables "
+                f"{replica.pending.number}"
             )
-        if replica.next is None:
-            replica.next = self._first(replica, reached)
-            replica.progressed_at = now
-            replica.more.set()
-        elif reached > replica.acknowledged or report.tables > replica.has_tables or self._has_all(replica, report):
-            replica.progressed_at = now
+        if not replica.begun:
+            start = self._first(replica, reached)
+            if start is None:
+                return
+            replica.progressed_at = replica.heard_at
+            replica.begin(start)
+        elif (
+            reached > replica.acknowledged
+            or report.tables > replica.has_tables
+            or (reached >= end and report.tables >= replica.pending.number)
+        ):
+            replica.progressed_at = replica.heard_at
             replica.lost = False
         replica.acknowledged, replica.has_tables = reached, report.tables
         if report.tables and not replica.lost:
             self._post(Reported(report))
 
-    def _has_all(self, replica: _Replica, report: Report) -> bool:
-        return report.end >= self._log.safe_offset and report.tables >= replica.tables.number
-
-    def _first(self, replica: _Replica, reached: int) -> int:
-        """Where its copy goes on; an empty log begins at the oldest byte."""
+    def _first(self, replica: Replica, reached: int) -> int | None:
+        """Where its copy goes on; an empty log begins at the oldest byte. None if that was deleted."""
         begin = self._log.begin_offset
         if reached and reached < begin:
-            reason = f"its log ends at {reached}, and what follows was deleted here (up to {begin}): empty its store"
-            replica.writer.write(messages.refused(reason))
-            raise ProtocolError(reason)
-        return max(reached, begin)
-
-    # ------------------------------------------------------------------ sending
-
-    async def _send(self, replica: _Replica) -> None:
-        while True:
-            await replica.more.wait()
-            replica.more.clear()
-            if replica.next is None:
-                continue
-            self._send_tables(replica)
-            while replica.next < self._log.safe_offset:
-                if not await self._send_part(replica, replica.next):
-                    return
-            await replica.writer.drain()
-
-    def _send_tables(self, replica: _Replica) -> None:
-        """Send what has changed in the tables."""
-        if replica.tables.number < self._tables.number:
-            body = self._tables.message(replica.tables)
-            replica.writer.write(messages.tables(self._member().epoch, replica.tables.number, body))
-
-    async def _send_part(self, replica: _Replica, at: int) -> bool:
-        """Send what follows, all of one epoch; False if that cannot be."""
-        member = self._member()
-        part = lists.at(member.epochs, at)
-        if part is None or member.state is not State.MASTER:
-            return False
-        later = [entry.start - at for entry in member.epochs if entry.start > at]
-        data = await self._bytes(at, min([self._pace.batch, *later]))
-        if not data:
-            log.warning(
-                "replica_refused", remote="", broker_id=replica.said.broker_id, reason="its log was deleted here"
+            replica.refuse(
+                f"its log ends at {reached}, and what follows was deleted here (up to {begin}): empty its store"
             )
-            replica.writer.transport.abort()
-            return False
-        self._send_tables(replica)
-        head = messages.part_head(member.epoch, part, at, len(data), member.confirmed)
-        replica.writer.write(b"".join((head, data)))
-        replica.next = at + len(data)
-        await replica.writer.drain()
-        return True
-
-    async def _bytes(self, at: int, most: int) -> memoryview | bytes | None:
-        try:
-            return self._log.take(at, most)
-        except NotInMemory:
-            work = partial(self._log.take, at, most, wait=True)
-            return await asyncio.get_running_loop().run_in_executor(None, work)
+            return None
+        return max(reached, begin)
 
     async def _beat(self) -> None:
         """Heartbeats, offsets that were committed meanwhile, and a look at who makes no progress."""
@@ -309,13 +248,13 @@ class Replicas:
             self._tables.gather()
             member, now = self._member(), asyncio.get_running_loop().time()
             for broker_id, replica in tuple(self._replicas.items()):
-                if replica.next is None:
+                if not replica.begun:
                     continue
                 if now - replica.heard_at > self._pace.catch_up:
-                    replica.writer.transport.abort()  # its end is posted by its task
+                    replica.abort()  # its end is posted when it has ended
                     continue
-                replica.writer.write(messages.beat(Beat(member.epoch, member.confirmed, self._monotonic())))
-                if replica.acknowledged >= self._log.safe_offset and replica.has_tables >= replica.tables.number:
+                replica.send_message(messages.beat(Beat(member.epoch, member.confirmed, self._monotonic())))
+                if replica.acknowledged >= self._log.safe_offset and replica.has_tables >= replica.pending.number:
                     replica.progressed_at = now
                 elif now - replica.progressed_at > self._pace.catch_up and not replica.lost:
                     replica.lost = True

@@ -10,24 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import cast
 
 import structlog
 
 from eruca.broker.config import StoreSettings
+from eruca.broker.services.replication.pump import UNSENT, Pump
 from eruca.broker.services.replication.transfer import ReportReader, TransferRate, frame_head
-from eruca.broker.store.file_system import NotInMemory
 from eruca.broker.store.replicator import Replicator
 from eruca.remoting.addresses import peer_of
 from eruca.remoting.tls import HELLO
-
-FRAMES_A_TURN = 16
-"""Frames that are sent before the event loop runs others."""
-COLD_READ = 1 << 20
-"""Bytes of one read from the disk."""
-UNSENT = 1 << 20
-"""Bytes that may be buffered for a slave that does not read."""
 
 log = structlog.get_logger("eruca.broker.replication")
 
@@ -66,16 +58,10 @@ class HAConnection(asyncio.Protocol):
         self._silence = settings.ha_housekeeping_interval / 1000
         self._reports = ReportReader()
         self._transport: asyncio.Transport | None = None
-        self.next = -1
-        """The offset to send next; -1 before the slave's first report."""
+        self._pump = Pump(replicator, self)
         self.follows = False
         """Whether it has reported again after its first report: a slave that compares logs reports once."""
         self.rate = TransferRate()
-        self.paused = False
-        """Whether the slave reads more slowly than the master sends."""
-        self._turn_over = False
-        """Whether the next iteration of the loop continues to send."""
-        self._reading: asyncio.Future[memoryview | bytes | None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._received_at = self._sent_at = 0.0
         self.stuck = False
@@ -117,7 +103,9 @@ class HAConnection(asyncio.Protocol):
             self._transport.abort()
             self._transport = None
 
-    def _is_closing(self) -> bool:
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing can be sent any more."""
         return self._transport is None or self._transport.is_closing()
 
     def _give_up(self, reason: str, **what: object) -> None:
@@ -130,8 +118,8 @@ class HAConnection(asyncio.Protocol):
         self._timer = loop.call_later(min(self._heartbeat, self._silence) / 4, self._tick)
         if now - self._received_at > self._silence:
             self._give_up("it has not reported for longer than haHousekeepingInterval")
-        elif self.next >= 0 and now - self._sent_at > self._heartbeat and not self.paused and not self._is_closing():
-            self._send(b"")
+        elif self.next >= 0 and now - self._sent_at > self._heartbeat and not self.paused and not self.is_closing:
+            self.send(self.next, b"")
 
     # ------------------------------------------------------------------ reports
 
@@ -194,7 +182,7 @@ class HAConnection(asyncio.Protocol):
 
     def _judge_progress(self) -> None:
         self._watch = None
-        if self.level or self._is_closing():
+        if self.level or self.is_closing:
             return
         rest = self._progressed_at + self._stuck_after - asyncio.get_running_loop().time()
         if rest > 0:
@@ -219,7 +207,7 @@ class HAConnection(asyncio.Protocol):
                 "it asks for messages that were deleted here: empty its store", reported=reported, begin=start
             )
             return False
-        self.next = start
+        self._pump.next = start
         self.skipped = 0 if reported else start
         return True
 
@@ -232,74 +220,56 @@ class HAConnection(asyncio.Protocol):
     # ------------------------------------------------------------------ sending
 
     @property
+    def next(self) -> int:
+        """The offset to send next; -1 before the slave's first report."""
+        return self._pump.next
+
+    @property
+    def paused(self) -> bool:
+        """Whether the slave reads more slowly than the master sends."""
+        return self._pump.paused
+
+    @property
     def unsent(self) -> int:
         """Bytes that are buffered for the slave."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def pause_writing(self) -> None:
         """Called by the event loop: the slave does not read."""
-        self.paused = True
+        self._pump.paused = True
 
     def resume_writing(self) -> None:
         """Called by the event loop: the slave reads again."""
-        self.paused = False
-        self.pump()
+        self._pump.resume()
 
     def pump(self) -> None:
         """Send what is available."""
-        for _ in range(FRAMES_A_TURN):
-            if self.next < 0 or self.paused or self._turn_over or self._reading is not None or self._is_closing():
-                return
-            try:
-                data = self._replicator.take(self.next, self._batch)
-            except NotInMemory:
-                self._read_cold()
-                return
-            if not data:
-                self._check_there()
-                return
-            self._send(data)
-        self._turn_over = True
-        asyncio.get_running_loop().call_soon(self._next_turn)
+        self._pump.go_on()
 
-    def _next_turn(self) -> None:
-        self._turn_over = False
-        self.pump()
+    def room(self, at: int) -> int:
+        """How many bytes may be one frame."""
+        return self._batch
 
-    def _check_there(self) -> None:
-        if self.next < self._replicator.begin_offset:
-            self._give_up("it was so slow that what it must get next was deleted: empty its store", next=self.next)
+    def lacks(self, at: int) -> None:
+        """There is nothing to send: end the connection if that will not come any more."""
+        if at < self._replicator.begin_offset:
+            self._give_up("it was so slow that what it must get next was deleted: empty its store", next=at)
 
-    def _send(self, data: memoryview | bytes) -> None:
+    def waits_for_disk(self) -> None:
+        """What the slave gets next has to come from the disk."""
+        if self.level:
+            self._expect_progress(asyncio.get_running_loop().time())
+
+    def unreadable(self, fault: str) -> None:
+        """The log cannot be read."""
+        self._give_up("the log cannot be read", fault=fault)
+
+    def send(self, at: int, data: memoryview | bytes) -> None:
+        """Send a frame; one without bytes is a heartbeat."""
         assert self._transport is not None
         # Not by writelines: asyncio's own transport does not look at the high-water mark there, from Python 3.12 on.
-        self._transport.write(b"".join((frame_head(self.next, len(data)), data)))
-        self.next += len(data)
+        self._transport.write(b"".join((frame_head(at, len(data)), data)))
         self._sent_at = asyncio.get_running_loop().time()
         if self.level and data:
             self._expect_progress(self._sent_at)
         self.rate.add(len(data), self._sent_at)
-
-    def _read_cold(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self.level:
-            self._expect_progress(loop.time())
-        work = partial(self._replicator.take, self.next, COLD_READ, wait=True)
-        self._reading = loop.run_in_executor(None, work)
-        self._reading.add_done_callback(self._came)
-
-    def _came(self, reading: asyncio.Future[memoryview | bytes | None]) -> None:
-        self._reading = None
-        if self._is_closing() or reading.cancelled():
-            return
-        fault = reading.exception()
-        if fault is not None:
-            self._give_up("the log cannot be read", fault=str(fault))
-            return
-        data = memoryview(reading.result() or b"")
-        for at in range(0, len(data), self._batch):
-            self._send(data[at : at + self._batch])
-        if data:
-            self.pump()
-        else:
-            self._check_there()
