@@ -18,11 +18,13 @@ from tests.support.peers import Peer
 
 Place = tuple[str, int]
 """A topic and a queue."""
+BORN = 1_767_225_600_000
+"""When all messages were made."""
 
 
 def frame(place: Place, number: int, body: bytes, queues: int) -> bytes:
     """A SEND_MESSAGE_V2 as a Java client writes it, with a unique key and a tag."""
-    fields = {"a": "bench", "b": place[0], "c": "TBW102", "d": queues, "e": place[1], "f": 0, "g": 1, "h": 0}
+    fields = {"a": "bench", "b": place[0], "c": "TBW102", "d": queues, "e": place[1], "f": 0, "g": BORN, "h": 0}
     key = f"7F00000110924AAC0018B4{number:010X}"
     fields |= {"i": f"UNIQ_KEY\x01{key}\x02WAIT\x01true\x02TAGS\x01TagA\x02", "j": 0, "k": "false", "m": "false"}
     head = {"code": 310, "extFields": {name: str(value) for name, value in fields.items()}, "flag": 0}

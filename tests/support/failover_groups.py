@@ -28,7 +28,6 @@ from eruca.broker.failover.member import (
     Reported,
     Rules,
     State,
-    Stored,
     TablesChanged,
     Welcomed,
 )
@@ -274,7 +273,7 @@ class Machine(Generic[C]):
             pace=group.pace,
         )
         self.tables.on_number = self._tables_changed
-        self.tcp.attach(lambda: self.driver.member, self.driver.post, self.driver.take)
+        self.tcp.attach(self.driver)
 
     def _tables_changed(self, number: int) -> None:
         self.driver.post(TablesChanged(number))
@@ -284,7 +283,7 @@ class Machine(Generic[C]):
         """Messages of a client; only a master stores them."""
         assert self.office.leads is not None
         self.disk.log += bytes([self.office.leads % 251]) * count
-        self.driver.post(Stored(len(self.disk.log)))
+        self.driver.stored(len(self.disk.log))
         self.tcp.replicas.written()
 
     @property

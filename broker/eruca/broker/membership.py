@@ -19,7 +19,7 @@ from eruca.broker.broker import Broker
 from eruca.broker.coordination.port import Coordinator
 from eruca.broker.failover.epochs import Epochs
 from eruca.broker.failover.group import Group
-from eruca.broker.failover.member import Copied, Promise, Rules, State, Stored, TablesChanged
+from eruca.broker.failover.member import Copied, Promise, Rules, State, TablesChanged
 from eruca.broker.services.failover.confirmation import Confirmation
 from eruca.broker.services.failover.driver import Driver
 from eruca.broker.services.failover.group_part import Desk, GroupPart, HandOverRefused
@@ -74,7 +74,7 @@ class Membership:
         self._office = office = _Office(broker, broker.confirmation, broker.tables, restart)
         broker.tables.on_number = self._tables_changed
         self.driver = Driver(me, keys, coordinator, office, self._links, broker.tasks, rules)
-        self._links.attach(lambda: self.driver.member, self.driver.post, self.driver.take)
+        self._links.attach(self.driver)
         self._listener: Listener | None = None
         self._posted = 0
         """The end of the log of which the driver knows."""
@@ -163,7 +163,7 @@ class Membership:
         member, reached = self.driver.member, self._broker.store.replicator.safe_offset
         if member.state is State.MASTER and reached > self._posted:
             self._posted = reached
-            self.driver.post(Stored(reached))
+            self.driver.stored(reached)
             self._links.replicas.written()
         elif member.state is State.FOLLOWING and reached > max(member.end, self._posted) and member.known is not None:
             self._posted = reached
@@ -243,7 +243,8 @@ class _Office:
     def _take_sends(self, takes: bool) -> None:
         admission = self._broker.admission
         if takes:
-            admission.resume(ResponseCode.SYSTEM_ERROR)
+            if admission.suspended:
+                admission.resume(ResponseCode.SYSTEM_ERROR)
         else:
             admission.suspend(TOO_SMALL, ResponseCode.SYSTEM_ERROR)
 

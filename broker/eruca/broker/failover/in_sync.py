@@ -54,7 +54,10 @@ def without(replicas: Replicas, broker_id: int) -> Replicas:
 def heard(replicas: Replicas, report: Report) -> Replicas:
     """The replicas after a report of the present epoch."""
     new = Replica(report.broker_id, report.store, report.end, follows=True, tables=report.tables)
-    return tuple(sorted((*without(replicas, report.broker_id), new)))
+    for at, replica in enumerate(replicas):
+        if replica.broker_id == report.broker_id:
+            return (*replicas[:at], new, *replicas[at + 1 :])
+    return tuple(sorted((*replicas, new)))
 
 
 def lost(replicas: Replicas, broker_id: int) -> Replicas:
@@ -93,6 +96,8 @@ def confirm_offset(confirmed: int, own: int, master: int, members: frozenset[int
 
 def confirm_number(confirmed: int, own: int, master: int, members: frozenset[int], replicas: Replicas) -> int:
     """As ``confirm_offset``, of the numbered changes of tables."""
+    if own <= confirmed:
+        return confirmed
     numbers = {replica.broker_id: replica.tables for replica in replicas}
     return max(confirmed, min([own, *(numbers.get(each, confirmed) for each in members if each != master)]))
 
@@ -113,6 +118,11 @@ def change(group: Group, replicas: Replicas, confirmed: int, tables: int, epoch_
     epoch's start: also a member with another store than the one it was taken in with (a new disk, or a log that may
     have lost its end).
     """
+    for replica in replicas:
+        if not replica.follows or not group.has(replica.broker_id, replica.store):
+            break
+    else:
+        return None
     members = set(group.sync_state_set)
     stores: dict[int, str] = {}
     for replica in replicas:

@@ -346,6 +346,13 @@ class Rules:
         """
         return read.revision != known.revision
 
+    def waits_for_others(self, member: Member) -> bool:
+        """Whether nothing follows from a longer log of a master before another event: others have to have it first."""
+        known = member.known
+        if member.state is not State.MASTER or known is None or self._acknowledging is not None:
+            return False
+        return len(self.counted(member, known)) > 1
+
     def takes_part(self, member: Member, group: Group) -> bool:
         """Whether etcd knows no less than a member's log: it does after it was emptied, or restored from a backup."""
         return member.epoch <= group.master_epoch
@@ -364,6 +371,10 @@ class Rules:
         if known is None:
             return Step(member)
         match event:
+            case Reported() | Stored() | Asked() | ReplicaLost() | TablesChanged():
+                return self._lead(member, known, event)
+            case Copied() | Welcomed() | TablesCopied() | MasterLost():
+                return self._follow(member, known, event)
             case Changed():
                 return self._changed(member, event)
             case NotChanged():
@@ -372,10 +383,6 @@ class Rules:
                 return self._stand(member, known)
             case Noted():
                 return self._accept(member, known)
-            case Welcomed() | Copied() | TablesCopied() | MasterLost():
-                return self._follow(member, known, event)
-            case Asked() | Reported() | ReplicaLost() | Stored() | TablesChanged():
-                return self._lead(member, known, event)
             case HandOver(broker_id):
                 return self._hand_over(member, known, broker_id)
             case Recreate():
@@ -464,10 +471,10 @@ class Rules:
     def _follow(self, member: Member, known: Known, event: Welcomed | Copied | TablesCopied | MasterLost) -> Step:
         epoch = known.group.master_epoch
         match event:
-            case Welcomed() if member.state is State.JOINING and event.master_epoch == epoch:
-                return self._join(member, event)
             case Copied() if member.state is State.FOLLOWING and event.master_epoch == epoch:
                 return self._copied(member, event)
+            case Welcomed() if member.state is State.JOINING and event.master_epoch == epoch:
+                return self._join(member, event)
             case TablesCopied() if member.state is State.FOLLOWING and event.master_epoch == epoch:
                 new = member._replace(tables=event.number, has_tables=True)
                 return Step(new, (self._tell(new, epoch),))
@@ -522,14 +529,14 @@ class Rules:
         if member.state is not State.MASTER:
             return Step(member)
         match event:
+            case Reported(report):
+                if not self.counts(member, known, report):
+                    return Step(member)
+                return self._set_moved(member, in_sync.heard(member.replicas, report))
             case Asked(broker_id):
                 new = member._replace(replicas=in_sync.without(member.replicas, broker_id))
                 answer = Welcomed(known.group.master_epoch, member.epochs, member.end, member.confirmed)
                 return Step(new, (Welcome(broker_id, answer),))
-            case Reported(report):
-                if not self.counts(member, known, report):
-                    return Step(member)
-                return self._set_moved(member._replace(replicas=in_sync.heard(member.replicas, report)))
             case ReplicaLost(broker_id):
                 return self._lost(member, broker_id)
             case Stored(end):
@@ -548,14 +555,21 @@ class Rules:
 
     def _lost(self, member: Member, broker_id: int) -> Step:
         """What it has reported counts no more: until etcd has taken it out, nothing is confirmed."""
-        return self._set_moved(member._replace(replicas=in_sync.lost(member.replicas, broker_id)))
+        return self._set_moved(member, in_sync.lost(member.replicas, broker_id))
 
-    def _set_moved(self, member: Member) -> Step:
-        """Confirm what all have, and propose the set that is right, if no other change is under way."""
+    def _set_moved(self, member: Member, replicas: Replicas | None = None) -> Step:
+        """Confirm what all have, and propose the set that is right, if no other change is under way.
+
+        ``replicas`` are those that are known from now on.
+        """
         known = member.known
         assert known is not None
-        confirmed, acknowledged, tables = self._confirmed(member, known)
-        new = member._replace(confirmed=confirmed, acknowledged=acknowledged, tables_confirmed=tables)
+        if replicas is None:
+            replicas = member.replicas
+        confirmed, acknowledged, tables = self._confirmed(member, known, replicas)
+        new = member._replace(
+            confirmed=confirmed, acknowledged=acknowledged, tables_confirmed=tables, replicas=replicas
+        )
         if member.proposed is not None:
             return Step(new)
         wanted = in_sync.change(known.group, new.replicas, new.confirmed, tables, new.epochs[-1].start)
@@ -563,12 +577,12 @@ class Rules:
             return Step(new)
         return Step(new._replace(proposed=wanted), (Propose(wanted, known.revision),))
 
-    def _confirmed(self, member: Member, known: Known) -> tuple[int, int, int]:
+    def _confirmed(self, member: Member, known: Known, replicas: Replicas) -> tuple[int, int, int]:
         """Up to where the log is confirmed, and acknowledged; up to which number tables are confirmed."""
         before = member.confirmed, member.acknowledged, member.tables_confirmed
         if not in_sync.enough(known.group, member.proposed, self._least):
             return before
-        me, members, replicas = member.broker_id, self.counted(member, known), member.replicas
+        me, members = member.broker_id, self.counted(member, known)
         confirmed = in_sync.confirm_offset(member.confirmed, member.end, me, members, replicas)
         acknowledged = member.acknowledged
         if (least := self._acknowledging) is not None:

@@ -7,6 +7,7 @@ memory at least) and in the index, or waits for the index while the disk has no 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final
 
@@ -28,6 +29,10 @@ log = structlog.get_logger("eruca.broker.store")
 
 _TIMED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 """Topics whose tag codes are times."""
+
+
+def _end_of(request: Request) -> int:
+    return request[1] + request[2]
 
 
 class Dispatch:
@@ -70,7 +75,7 @@ class Dispatch:
         if not pending:
             return 0
         if limit is not None and pending[-1][1] + pending[-1][2] > limit:
-            count = next(number for number, one in enumerate(pending) if one[1] + one[2] > limit)
+            count = bisect_right(pending, limit, key=_end_of)
             if count == 0:
                 return 0
             work, self.pending[:] = pending[:count], pending[count:]

@@ -386,6 +386,12 @@ class Store:
         if self.config.sync_flush:
             self.drain()
 
+    def show(self, limit: int) -> None:
+        """Dispatch up to here: at once, or where something was written in this turn of the loop together with that."""
+        self.visible_limit = limit
+        if self.config.sync_flush or not self.appender.woken:
+            self.drain()
+
     def drain(self) -> int:
         """Dispatch what may be seen; returns the number of messages."""
         self.appender.woken = False

@@ -39,8 +39,7 @@ class Confirmation:
     def show(self, confirmed: int, acknowledged: int) -> None:
         """The log is confirmed and acknowledged up to here."""
         self.acknowledged = acknowledged
-        self._store.visible_limit = confirmed
-        self._store.drain()
+        self._store.show(confirmed)
         if self._leads:
             self._waiters.release(acknowledged, Durability.DURABLE)
 

@@ -143,6 +143,8 @@ class Driver:
         self._events: asyncio.Queue[Event | Frame | TableFrame | _Look | _Redo | _NotCopied | _Failed] = asyncio.Queue()
         self._at_work = False
         """Whether an event is under way."""
+        self._stored = 0
+        """Up to where the log was written, where that is no event yet."""
         self._frames = 0
         """How many of the events that wait are frames."""
         self._full: asyncio.Future[None] | None = None
@@ -206,6 +208,14 @@ class Driver:
         """Something happened. What follows is done before this returns, if it needs no waiting and nothing waits."""
         if not (isinstance(event, _PROMPT) and self._rests and self._did(event)):
             self._events.put_nowait(event)
+
+    def stored(self, end: int) -> None:
+        """The master's log was written, up to ``end``. Where others have to have that first, it counts from the next
+        event on, which mostly is the report of a replica."""
+        if self._rules.waits_for_others(self.member):
+            self._stored = end
+        else:
+            self.post(Stored(end))
 
     def take(self, frame: Frame | TableFrame) -> asyncio.Future[None] | None:
         """A part of the master's log, or of its tables, came; what ends when there is room for the next one, None where
@@ -324,18 +334,22 @@ class Driver:
                 full.set_result(None)
 
     async def _step(self, event: Event) -> None:
+        self._know_what_is_stored()
         step = self._rules.step(self.member, event)
         if isinstance(event, Read | Changed):
             await self.kept.keep(step.member)
         self._became(step.member)
         for action in step.actions:
             await self._do(action)
-        self._stepped(step.member)
+        self._show(step.member)
+        if not self._wanted.is_set() and (self._proposal is not None or self._lacks_mastery()):
+            self._want()
         if isinstance(event, Read) and step.member.state is State.JOINING:
             self._connect()
 
     def _did(self, event: Event) -> bool:
         """Do what follows from an event, if that needs no waiting; whether it was done."""
+        self._know_what_is_stored()
         step = self._rules.step(self.member, event)
         actions = [action for action in step.actions if isinstance(action, Tell | Propose)]
         if len(actions) < len(step.actions):
@@ -345,7 +359,9 @@ class Driver:
             self._became(step.member)
             for action in actions:
                 self._do_at_once(action)
-            self._stepped(step.member)
+            self._show(step.member)
+            if self._proposal is not None:
+                self._want()
         except Exception as error:  # the task ends with it, and so does this broker, whoever has posted the event
             self._events.put_nowait(_Failed(error))
         finally:
@@ -353,18 +369,18 @@ class Driver:
         self._moved.set()
         return True
 
+    def _know_what_is_stored(self) -> None:
+        if self._stored:
+            if self.member.state is State.MASTER:
+                self.member = self.member._replace(end=max(self._stored, self.member.end))
+            self._stored = 0
+
     def _became(self, after: Member) -> None:
         """What this broker knows from now on."""
         before, self.member = self.member, after
         journal.note(before, after)
         if before.known is not after.known and before.known is not None and after.known is not None:
             self.switches += after.known.group.master_broker_id != before.known.group.master_broker_id
-
-    def _stepped(self, member: Member) -> None:
-        """Show what is promised after a step, and see that etcd gets what it is to get."""
-        self._show(member)
-        if not self._wanted.is_set() and (self._proposal is not None or self._lacks_mastery()):
-            self._want()
 
     def _show(self, member: Member) -> None:
         promise = self._rules.promise(member)

@@ -10,11 +10,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from eruca.broker.failover.in_sync import Report
-from eruca.broker.failover.member import Event, Member, Welcomed
-from eruca.broker.services.failover.master_connection import Take
+from eruca.broker.failover.member import Welcomed
 from eruca.broker.services.failover.master_link import MasterLink
 from eruca.broker.services.failover.messages import Hello
-from eruca.broker.services.failover.ports import Self
+from eruca.broker.services.failover.ports import Posts, Self
 from eruca.broker.services.failover.replicas import Pace, Replicas
 from eruca.broker.services.failover.tables import Tables
 from eruca.broker.services.failover.tails import Log, tail_of
@@ -40,22 +39,15 @@ class TcpLinks:
         self._me = me
         self._group = group
         self._log = log
-        self._member: Callable[[], Member]
-        self._post: Callable[[Event], None]
-        self._take: Take
-        self.replicas = Replicas(
-            group, log, tables, lambda: self._member(), lambda event: self._post(event), tasks, monotonic, pace
-        )
-        self.master = MasterLink(
-            self._hello, lambda event: self._post(event), lambda frame: self._take(frame), tasks, monotonic, tls
-        )
+        self.replicas = Replicas(group, log, tables, tasks, monotonic, pace)
+        self.master = MasterLink(self._hello, tasks, monotonic, tls)
 
-    def attach(self, member: Callable[[], Member], post: Callable[[Event], None], take: Take) -> None:
-        """Work for the driver that has these."""
-        self._member, self._post, self._take = member, post, take
+    def attach(self, driver: Posts) -> None:
+        """Work for this driver."""
+        self.replicas.driver = self.master.driver = driver
 
     async def _hello(self, epoch: int) -> Hello:
-        member = self._member()
+        member = self.master.driver.member
         lacks_epochs = member.end > 0 and not member.epochs
         tail = await asyncio.to_thread(tail_of, self._log, member.end) if lacks_epochs else None
         return Hello(self._group, self._me.broker_id, self._me.store, epoch, tail)

@@ -13,30 +13,28 @@ from collections.abc import Callable
 from typing import cast
 
 from eruca.broker.failover.in_sync import Report
-from eruca.broker.failover.member import Copied, MasterLost, Welcomed
+from eruca.broker.failover.member import MasterLost
 from eruca.broker.services.failover import messages
 from eruca.broker.services.failover.messages import Kind, MessageReader
-from eruca.broker.services.failover.ports import Frame, TableFrame
+from eruca.broker.services.failover.ports import Frame, Posts, TableFrame
 from eruca.protocol.errors import ProtocolError
 
 SILENCE = 3.0
 """Seconds after which a master that says nothing is given up; it sends a heartbeat twice a second."""
 
-Post = Callable[[Welcomed | Copied | MasterLost], None]
-Take = Callable[[Frame | TableFrame], asyncio.Future[None] | None]
-"""Takes a frame; gives back what ends when there is room for the next one, None where there is."""
-
 
 class MasterConnection(asyncio.Protocol):
-    """A connection that stands; ``ended`` is done when it has ended, with the reason."""
+    """A connection that stands; ``ended`` is done when it has ended, with the reason.
 
-    def __init__(self, post: Post, take: Take, heard: Callable[[], None]) -> None:
+    ``heard`` is called when something has come.
+    """
+
+    def __init__(self, driver: Posts, heard: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[str] = loop.create_future()
         self.welcomed = False
         """Whether the master has welcomed this broker."""
-        self._post = post
-        self._take = take
+        self._driver = driver
         self._heard = heard
         self._heard_at = loop.time()
         self._reader = MessageReader()
@@ -87,7 +85,7 @@ class MasterConnection(asyncio.Protocol):
             self.ended.set_result(reason)
         if self.follows:
             self._left = True
-            self._post(MasterLost())
+            self._driver.post(MasterLost())
         self._left = True
 
     def _judge_silence(self) -> None:
@@ -149,14 +147,14 @@ class MasterConnection(asyncio.Protocol):
             self._hand_on(messages.read_tables(body))
         elif kind is Kind.WELCOME:
             self.welcomed = True
-            self._post(messages.read_welcome(body))
+            self._driver.post(messages.read_welcome(body))
         elif kind is Kind.REFUSED:
             self._close(body.decode(errors="replace"))
         else:
             raise ProtocolError(f"a master does not send {kind.name}")
 
     def _hand_on(self, frame: Frame | TableFrame) -> None:
-        full = self._take(frame)
+        full = self._driver.take(frame)
         if full is not None:
             self._full = full
             if self._transport is not None:

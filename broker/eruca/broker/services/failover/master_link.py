@@ -15,8 +15,9 @@ import structlog
 
 from eruca.broker.failover.in_sync import Report
 from eruca.broker.services.failover import messages
-from eruca.broker.services.failover.master_connection import MasterConnection, Post, Take
+from eruca.broker.services.failover.master_connection import MasterConnection
 from eruca.broker.services.failover.messages import Hello
+from eruca.broker.services.failover.ports import Posts
 from eruca.remoting.addresses import split_address
 from eruca.remoting.log_repeats import Repeats
 from eruca.remoting.tasks import Tasks, end
@@ -36,13 +37,14 @@ class _Target(NamedTuple):
 
 
 class MasterLink:
-    """The link of one replica; ``post`` and ``take`` are the driver's, ``monotonic`` is its clock in ms."""
+    """The link of one replica; ``monotonic`` is the driver's clock in ms."""
+
+    driver: Posts
+    """Whom to tell."""
 
     def __init__(
         self,
         hello: Callable[[int], Awaitable[Hello]],
-        post: Post,
-        take: Take,
         tasks: Tasks,
         monotonic: Callable[[], int],
         tls: TlsFiles | None = None,
@@ -50,8 +52,6 @@ class MasterLink:
         self._heard: tuple[_Target, int] | None = None
         """From whom something came last, and when."""
         self._hello = hello
-        self._post = post
-        self._take = take
         self._tasks = tasks
         self._monotonic = monotonic
         self._tls = tls
@@ -119,7 +119,7 @@ class MasterLink:
             host, port = split_address(target.ha_address)
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: MasterConnection(self._post, self._take, partial(self._note, target)),
+                    lambda: MasterConnection(self.driver, partial(self._note, target)),
                     host,
                     port,
                     **tls_arguments(self._tls, host, CONNECT_TIMEOUT),

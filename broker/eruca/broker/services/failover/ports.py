@@ -1,18 +1,19 @@
 """What a driver of failover asks of the broker around it: the office that it holds, and the links to other brokers.
 
 Owns the contracts. The office is the store and the duties of the present role; links speak to the master, or to
-replicas. Whoever implements them calls ``Driver.post`` and ``Driver.take`` with what happens, and decides nothing.
+replicas. Whoever implements them calls ``Posts`` with what happens, and decides nothing.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from eruca.broker.failover.epochs import Epoch, Epochs
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Report
-from eruca.broker.failover.member import Promise, Welcomed
+from eruca.broker.failover.member import Event, Member, Promise, Welcomed
 
 
 class Self(NamedTuple):
@@ -90,6 +91,21 @@ class Office(Protocol):
 
     def admit(self) -> None:
         """What has to be decided was: take part again."""
+
+
+class Posts(Protocol):
+    """The driver, as its links see it."""
+
+    @property
+    def member(self) -> Member:
+        """What this broker knows."""
+
+    def post(self, event: Event) -> None:
+        """Something happened."""
+
+    def take(self, frame: Frame | TableFrame) -> asyncio.Future[None] | None:
+        """A part of the master's log, or of its tables, came; what ends when there is room for the next one, None where
+        there is."""
 
 
 class Links(Protocol):

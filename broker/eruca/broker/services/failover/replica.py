@@ -8,14 +8,14 @@ no message spans two epochs; changes of tables go out before the log that was wr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Protocol, cast
 
 from eruca.broker.failover import epochs as lists
 from eruca.broker.failover.epochs import Epoch, Epochs
-from eruca.broker.failover.member import Member, State
+from eruca.broker.failover.member import State
 from eruca.broker.services.failover import messages
 from eruca.broker.services.failover.messages import MAGIC, Hello, Kind, MessageReader
+from eruca.broker.services.failover.ports import Posts
 from eruca.broker.services.failover.tables import Pending, Tables
 from eruca.broker.services.failover.tails import Log
 from eruca.broker.services.replication.pump import UNSENT, Pump
@@ -52,7 +52,7 @@ class _Stretch:
 class Replica(asyncio.Protocol):
     """One connection; ``batch`` is how many bytes of the log one message has at most."""
 
-    def __init__(self, owner: Owner, log: Log, tables: Tables, member: Callable[[], Member], batch: int) -> None:
+    def __init__(self, owner: Owner, driver: Posts, log: Log, tables: Tables, batch: int) -> None:
         loop = asyncio.get_running_loop()
         self.remote = ""
         self.gone: asyncio.Future[None] = loop.create_future()
@@ -76,7 +76,7 @@ class Replica(asyncio.Protocol):
         self._owner = owner
         self._log = log
         self._tables = tables
-        self._member = member
+        self._driver = driver
         self._batch = batch
         self._reader = MessageReader()
         self._magic: bytes | None = b""
@@ -196,11 +196,11 @@ class Replica(asyncio.Protocol):
         """Send what has changed in the tables."""
         if self.pending.number < self._tables.number:
             body = self._tables.message(self.pending)
-            self.send_message(messages.tables(self._member().epoch, self.pending.number, body))
+            self.send_message(messages.tables(self._driver.member.epoch, self.pending.number, body))
 
     def room(self, at: int) -> int:
         """How many bytes may be one message: all of one epoch, and none if this broker leads no more."""
-        member = self._member()
+        member = self._driver.member
         stretch = self._stretch
         if stretch is None or stretch.epochs is not member.epochs or at == stretch.end:
             part = lists.at(member.epochs, at)
@@ -230,6 +230,6 @@ class Replica(asyncio.Protocol):
         """Send a part of the log, which lies in the stretch that ``room`` has found."""
         assert self._transport is not None and self._stretch is not None
         self._send_tables()
-        member = self._member()
+        member = self._driver.member
         head = messages.part_head(member.epoch, self._stretch.part, at, len(data), member.confirmed)
         self._transport.write(b"".join((head, data)))

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import structlog
 
 from eruca.broker.failover.in_sync import Report
-from eruca.broker.failover.member import Asked, Event, Member, ReplicaLost, Reported, State, Welcomed
+from eruca.broker.failover.member import Asked, ReplicaLost, Reported, State, Welcomed
 from eruca.broker.services.failover import messages
 from eruca.broker.services.failover.messages import Beat, Hello, Kind
+from eruca.broker.services.failover.ports import Posts
 from eruca.broker.services.failover.replica import Replica
 from eruca.broker.services.failover.tables import Tables
 from eruca.broker.services.failover.tails import Log, Tail, has
@@ -39,15 +40,16 @@ class Pace(NamedTuple):
 
 
 class Replicas:
-    """All replicas of this broker while it is the master; ``member`` is the driver's, ``post`` goes to it."""
+    """All replicas of this broker while it is the master."""
+
+    driver: Posts
+    """Whom to tell."""
 
     def __init__(
         self,
         group: str,
         log: Log,
         tables: Tables,
-        member: Callable[[], Member],
-        post: Callable[[Event], None],
         tasks: Tasks,
         monotonic: Callable[[], int],
         pace: Pace | None = None,
@@ -57,8 +59,6 @@ class Replicas:
         self._group = group
         self._log = log
         self._tables = tables
-        self._member = member
-        self._post = post
         self._tasks = tasks
         self._monotonic = monotonic
         self._pace = pace or Pace()
@@ -87,7 +87,7 @@ class Replicas:
 
     def protocol(self, address: str) -> asyncio.Protocol:
         """What serves a connection that was accepted."""
-        connection = Replica(self, self._log, self._tables, self._member, self._pace.batch)
+        connection = Replica(self, self.driver, self._log, self._tables, self._pace.batch)
         self._connections.add(connection)
         return connection
 
@@ -139,7 +139,7 @@ class Replicas:
             self._let_in(replica, said)
 
     def _why_not(self, said: Hello) -> str | None:
-        member = self._member()
+        member = self.driver.member
         if said.group != self._group:
             return f"this broker is of the group {self._group}"
         if said.broker_id == member.broker_id:
@@ -162,7 +162,7 @@ class Replicas:
         replica.pending = self._tables.replica()
         self._replicas[said.broker_id] = replica
         log.info("replica_connected", remote=replica.remote, broker_id=said.broker_id)
-        self._post(Asked(said.broker_id))
+        self.driver.post(Asked(said.broker_id))
 
     def _let_go(self, replica: Replica) -> None:
         """End the connection of a replica."""
@@ -188,7 +188,7 @@ class Replicas:
                 acknowledged=replica.acknowledged,
                 reason=reason,
             )
-            self._post(ReplicaLost(said.broker_id))
+            self.driver.post(ReplicaLost(said.broker_id))
 
     def welcome(self, broker_id: int, answer: Welcomed) -> None:
         """As in the port."""
@@ -229,7 +229,7 @@ class Replicas:
             replica.lost = False
         replica.acknowledged, replica.has_tables = reached, report.tables
         if report.tables and not replica.lost:
-            self._post(Reported(report))
+            self.driver.post(Reported(report))
 
     def _first(self, replica: Replica, reached: int) -> int | None:
         """Where its copy goes on; an empty log begins at the oldest byte. None if that was deleted."""
@@ -246,7 +246,7 @@ class Replicas:
         while True:
             await asyncio.sleep(BEAT_EVERY)
             self._tables.gather()
-            member, now = self._member(), asyncio.get_running_loop().time()
+            member, now = self.driver.member, asyncio.get_running_loop().time()
             for broker_id, replica in tuple(self._replicas.items()):
                 if not replica.begun:
                     continue
@@ -259,4 +259,4 @@ class Replicas:
                 elif now - replica.progressed_at > self._pace.catch_up and not replica.lost:
                     replica.lost = True
                     log.warning("replica_stuck", broker_id=broker_id, acknowledged=replica.acknowledged)
-                    self._post(ReplicaLost(broker_id))
+                    self.driver.post(ReplicaLost(broker_id))

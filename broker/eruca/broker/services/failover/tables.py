@@ -95,8 +95,9 @@ class Tables:
 
     def show(self, number: int) -> None:
         """All of the set have the changes up to here."""
-        self._confirmed = number
-        self._waiters.release(number, Durability.DURABLE)
+        if number != self._confirmed:
+            self._confirmed = number
+            self._waiters.release(number, Durability.DURABLE)
 
     def confirmed(self, *, on_disk: bool = False) -> asyncio.Future[Durability] | None:
         """None if all that was changed so far is on all of the set, else a future of that; ``on_disk`` of offsets: on
