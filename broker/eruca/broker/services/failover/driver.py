@@ -73,8 +73,10 @@ log = structlog.get_logger("eruca.broker.failover")
 
 ROOM = 64
 """Parts of the master's log that may wait to be written."""
-_PROMPT = (Stored, Reported, Copied)
+_PROMPT = (Reported, Copied, Stored)
 """Events of each message: what follows from them mostly needs no waiting."""
+_SIMPLE = (Tell, Propose)
+"""Actions that need no waiting."""
 
 
 class Pace(NamedTuple):
@@ -141,8 +143,9 @@ class Driver:
         self._presence = Presence(coordinator, monotonic, self._pace.renew)
         self._presence.on_hold = self._want
         self._events: asyncio.Queue[Event | Frame | TableFrame | _Look | _Redo | _NotCopied | _Failed] = asyncio.Queue()
-        self._at_work = False
-        """Whether an event is under way."""
+        self._rests = False
+        """Whether the next event may be done at once: this broker takes part, and no other event waits, or is under
+        way."""
         self._stored = 0
         """Up to where the log was written, where that is no event yet."""
         self._frames = 0
@@ -188,6 +191,7 @@ class Driver:
         self.kept.load()
         self.member = self.member._replace(end=await self._office.settle(), epochs=self._office.epochs())
         start = self._tasks.start
+        self._rests = self._events.empty()
         self._running = [
             start("failover", self._run()),
             start("failover at etcd", self._ask()),
@@ -198,16 +202,17 @@ class Driver:
 
     async def stop(self) -> None:
         """Take part no more; the keys go at once. The office stays what it is."""
-        running, self._running = self._running, []
-        await end(running)
+        self._rests = False
+        await end(self._running)
+        self._running = []
         self._links.leave()
         self._links.dismiss()
         await self._presence.release()
 
     def post(self, event: Event) -> None:
         """Something happened. What follows is done before this returns, if it needs no waiting and nothing waits."""
-        if not (isinstance(event, _PROMPT) and self._rests and self._did(event)):
-            self._events.put_nowait(event)
+        if not (self._rests and isinstance(event, _PROMPT) and self._did(event)):
+            self._put(event)
 
     def stored(self, end: int) -> None:
         """The master's log was written, up to ``end``. Where others have to have that first, it counts from the next
@@ -220,9 +225,9 @@ class Driver:
     def take(self, frame: Frame | TableFrame) -> asyncio.Future[None] | None:
         """A part of the master's log, or of its tables, came; what ends when there is room for the next one, None where
         there is."""
-        if isinstance(frame, Frame) and self._rests and self._appended(frame):
+        if self._rests and isinstance(frame, Frame) and self._appended(frame):
             return None
-        self._events.put_nowait(frame)
+        self._put(frame)
         self._frames += 1
         if self._frames < ROOM:
             return None
@@ -230,10 +235,9 @@ class Driver:
             self._full = asyncio.get_running_loop().create_future()
         return self._full
 
-    @property
-    def _rests(self) -> bool:
-        """Whether the next event may be done at once: no other one waits, or is under way."""
-        return bool(self._running) and not self._at_work and self._events.empty()
+    def _put(self, event: Event | Frame | TableFrame | _Look | _Redo | _NotCopied | _Failed) -> None:
+        self._rests = False
+        self._events.put_nowait(event)
 
     @property
     def me(self) -> Self:
@@ -292,9 +296,8 @@ class Driver:
     async def _run(self) -> None:
         while True:
             event = await self._events.get()
-            self._at_work = True
             await self._handle(event)
-            self._at_work = False  # not after an error: nothing is done any more then
+            self._rests = self._events.empty()  # not after an error: nothing is done any more then
             if isinstance(event, Frame | TableFrame):
                 self._took_out()
             self._moved.set()
@@ -334,7 +337,8 @@ class Driver:
                 full.set_result(None)
 
     async def _step(self, event: Event) -> None:
-        self._know_what_is_stored()
+        if self._stored:
+            self._know_what_is_stored()
         step = self._rules.step(self.member, event)
         if isinstance(event, Read | Changed):
             await self.kept.keep(step.member)
@@ -349,37 +353,38 @@ class Driver:
 
     def _did(self, event: Event) -> bool:
         """Do what follows from an event, if that needs no waiting; whether it was done."""
-        self._know_what_is_stored()
-        step = self._rules.step(self.member, event)
-        actions = [action for action in step.actions if isinstance(action, Tell | Propose)]
-        if len(actions) < len(step.actions):
-            return False
-        self._at_work = True
+        if self._stored:
+            self._know_what_is_stored()
+        after, actions = self._rules.step(self.member, event)
+        for action in actions:
+            if not isinstance(action, _SIMPLE):
+                return False
+        self._rests = False
         try:
-            self._became(step.member)
+            self._became(after)
             for action in actions:
                 self._do_at_once(action)
-            self._show(step.member)
+            self._show(after)
             if self._proposal is not None:
                 self._want()
         except Exception as error:  # the task ends with it, and so does this broker, whoever has posted the event
-            self._events.put_nowait(_Failed(error))
-        finally:
-            self._at_work = False
+            self._put(_Failed(error))
+        self._rests = self._events.empty()
         self._moved.set()
         return True
 
     def _know_what_is_stored(self) -> None:
-        if self._stored:
-            if self.member.state is State.MASTER:
-                self.member = self.member._replace(end=max(self._stored, self.member.end))
-            self._stored = 0
+        if self.member.state is State.MASTER:
+            self.member = self.member._replace(end=max(self._stored, self.member.end))
+        self._stored = 0
 
     def _became(self, after: Member) -> None:
         """What this broker knows from now on."""
         before, self.member = self.member, after
+        if before.state is after.state and before.known is after.known:
+            return
         journal.note(before, after)
-        if before.known is not after.known and before.known is not None and after.known is not None:
+        if before.known is not None and after.known is not None:
             self.switches += after.known.group.master_broker_id != before.known.group.master_broker_id
 
     def _show(self, member: Member) -> None:
@@ -388,12 +393,12 @@ class Driver:
             self._promise = promise
             self._office.show(promise)
 
-    def _do_at_once(self, action: Tell | Propose) -> None:
-        match action:
-            case Tell(report):
-                self._links.tell(report)
-            case Propose():
-                self._proposal = action
+    def _do_at_once(self, action: Action) -> None:
+        """One of the simple actions."""
+        if isinstance(action, Tell):
+            self._links.tell(action.report)
+        elif isinstance(action, Propose):
+            self._proposal = action
 
     async def _do(self, action: Action) -> None:
         match action:
@@ -427,7 +432,7 @@ class Driver:
             await self._office.note(note.epochs)
         except OSError as fault:
             log.error("epoch_not_noted", fault=str(fault), consequence="this broker does not lead before")
-            asyncio.get_running_loop().call_later(self._pace.doubt, self._events.put_nowait, _Redo(note))
+            asyncio.get_running_loop().call_later(self._pace.doubt, self._put, _Redo(note))
             return
         if self.member.state is State.PROMOTING:
             self.post(Noted())
@@ -463,10 +468,10 @@ class Driver:
         try:
             copied = self._copy(frame)
         except (CopyRefused, OSError) as fault:
-            self._events.put_nowait(_NotCopied(fault))
+            self._put(_NotCopied(fault))
             return True
         if not self._did(copied):
-            self._events.put_nowait(copied)
+            self._put(copied)
         return True
 
     def _copy(self, frame: Frame) -> Copied:
@@ -537,7 +542,7 @@ class Driver:
             await asyncio.sleep(self._pace.look)
             if not self._looking:
                 self._looking = True
-                self._events.put_nowait(_Look())
+                self._put(_Look())
 
     async def _consider(self) -> None:
         """Stand if the master is gone, and it is this broker's turn."""

@@ -21,22 +21,24 @@ from eruca.protocol.errors import ProtocolError
 
 SILENCE = 3.0
 """Seconds after which a master that says nothing is given up; it sends a heartbeat twice a second."""
+TOGETHER = 256 << 10
+"""Bytes of the log that are handed on as one part; a last one may go beyond."""
 
 
 class MasterConnection(asyncio.Protocol):
-    """A connection that stands; ``ended`` is done when it has ended, with the reason.
+    """A connection that stands; ``ended`` is done when it has ended, with the reason. ``monotonic`` gives ms."""
 
-    ``heard`` is called when something has come.
-    """
-
-    def __init__(self, driver: Posts, heard: Callable[[], None]) -> None:
+    def __init__(self, driver: Posts, monotonic: Callable[[], int]) -> None:
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[str] = loop.create_future()
         self.welcomed = False
         """Whether the master has welcomed this broker."""
+        self.heard_at: int | None = None
+        """When the last message of a master was read; None if none was."""
+        self._came_at = monotonic()
+        """When bytes came last, or there was room for them again."""
         self._driver = driver
-        self._heard = heard
-        self._heard_at = loop.time()
+        self._monotonic = monotonic
         self._reader = MessageReader()
         self._transport: asyncio.Transport | None = None
         self._timer = loop.call_later(SILENCE, self._judge_silence)
@@ -89,10 +91,9 @@ class MasterConnection(asyncio.Protocol):
         self._left = True
 
     def _judge_silence(self) -> None:
-        loop = asyncio.get_running_loop()
-        rest = SILENCE if self._full is not None else self._heard_at + SILENCE - loop.time()
-        if rest > 0:
-            self._timer = loop.call_later(rest, self._judge_silence)
+        passed = (self._monotonic() - self._came_at) / 1000 if self._full is None else 0.0
+        if passed < SILENCE:
+            self._timer = asyncio.get_running_loop().call_later(SILENCE - passed, self._judge_silence)
         else:
             self._close("it was silent")
 
@@ -115,17 +116,33 @@ class MasterConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the master."""
-        self._heard_at = asyncio.get_running_loop().time()
+        self._came_at = self._monotonic()
         self._reader.feed(data)
         if self._full is None:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Hand on the messages that are whole, as long as there is room."""
+        """Hand on the messages that are whole, as long as there is room; parts of the log that follow one another go on
+        as one."""
         self._handling = True
+        parts: list[Frame] = []
+        size = 0
         try:
             while not self._left and self._full is None and (message := self._reader.next()) is not None:
-                self._handle(*message)
+                kind, body = message
+                if kind is not Kind.REFUSED:  # that is the word of one that is no master, or not this broker's
+                    self.heard_at = self._came_at
+                if kind is not Kind.PART or not self.welcomed:
+                    self._hand_on_parts(parts)
+                    self._handle(kind, body)
+                    continue
+                part = messages.read_part(body)
+                if parts and (size >= TOGETHER or not _follows(parts[-1], part)):
+                    self._hand_on_parts(parts)
+                    size = 0
+                parts.append(part)
+                size += len(part.data)
+            self._hand_on_parts(parts)
         except ProtocolError as fault:
             self._close(str(fault))
         finally:
@@ -134,12 +151,20 @@ class MasterConnection(asyncio.Protocol):
         if said and not self._left:
             self.send(said)
 
+    def _hand_on_parts(self, parts: list[Frame]) -> None:
+        """Hand on parts that follow one another."""
+        if parts and not self._left:
+            last = parts[-1]
+            whole = (
+                last
+                if len(parts) == 1
+                else last._replace(offset=parts[0].offset, data=b"".join([each.data for each in parts]))
+            )
+            self._hand_on(whole)
+        parts.clear()
+
     def _handle(self, kind: Kind, body: bytes) -> None:
-        if kind is not Kind.REFUSED:  # by one that is no master, or not this broker's
-            self._heard()
-        if kind is Kind.PART and self.welcomed:
-            self._hand_on(messages.read_part(body))
-        elif kind is Kind.BEAT and self.welcomed:
+        if kind is Kind.BEAT and self.welcomed:
             epoch, confirmed, stamp = messages.read_beat(body)
             self.send(messages.heard(stamp))
             self._hand_on(Frame(epoch, None, 0, b"", confirmed))
@@ -163,7 +188,14 @@ class MasterConnection(asyncio.Protocol):
 
     def _has_room(self, _: asyncio.Future[None]) -> None:
         self._full = None
-        self._heard_at = asyncio.get_running_loop().time()
+        self._came_at = self._monotonic()
         self._go_on()
         if self._full is None and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+
+
+def _follows(one: Frame, other: Frame) -> bool:
+    """Whether a part of the log goes on where another one ends, in the same epochs."""
+    return (
+        one.offset + len(one.data) == other.offset and one.part == other.part and one.master_epoch == other.master_epoch
+    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import NamedTuple
 
 import structlog
@@ -49,8 +48,6 @@ class MasterLink:
         monotonic: Callable[[], int],
         tls: TlsFiles | None = None,
     ) -> None:
-        self._heard: tuple[_Target, int] | None = None
-        """From whom something came last, and when."""
         self._hello = hello
         self._tasks = tasks
         self._monotonic = monotonic
@@ -58,6 +55,8 @@ class MasterLink:
         self._target: _Target | None = None
         self._task: asyncio.Task[None] | None = None
         self._connection: MasterConnection | None = None
+        self._heard_before: tuple[_Target, int] | None = None
+        """From which master something came last over a connection that is gone, and when."""
         self._repeats = Repeats()
 
     @property
@@ -68,12 +67,20 @@ class MasterLink:
     @property
     def heard_at(self) -> int | None:
         """When something came from a master last; None if nothing did."""
-        return self._heard[1] if self._heard is not None else None
+        heard = self._heard
+        return heard[1] if heard is not None else None
 
     @property
     def silent_since(self) -> int | None:
         """When something came from the master that is looked for last; None if nothing did."""
-        return self._heard[1] if self._heard is not None and self._heard[0] == self._target else None
+        heard = self._heard
+        return heard[1] if heard is not None and heard[0] == self._target else None
+
+    @property
+    def _heard(self) -> tuple[_Target, int] | None:
+        if self._connection is None or self._connection.heard_at is None or self._target is None:
+            return self._heard_before
+        return self._target, self._connection.heard_at
 
     def join(self, ha_address: str, epoch: int) -> None:
         """As in the port."""
@@ -85,10 +92,10 @@ class MasterLink:
 
     def leave(self) -> None:
         """As in the port."""
-        self._target = None
         if self._connection is not None:
             self._connection.leave()
-            self._connection = None
+            self._forget(self._connection)
+        self._target = None
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -119,7 +126,7 @@ class MasterLink:
             host, port = split_address(target.ha_address)
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: MasterConnection(self.driver, partial(self._note, target)),
+                    lambda: MasterConnection(self.driver, self._monotonic),
                     host,
                     port,
                     **tls_arguments(self._tls, host, CONNECT_TIMEOUT),
@@ -133,15 +140,16 @@ class MasterLink:
             reason = await connection.ended
         finally:
             connection.close()
-            if self._connection is connection:
-                self._connection = None
+            self._forget(connection)
         if connection.welcomed:
             self._repeats.forget()
         self._failed(target, reason)
         return connection.welcomed
 
-    def _note(self, target: _Target) -> None:
-        self._heard = target, self._monotonic()
+    def _forget(self, connection: MasterConnection) -> None:
+        if self._connection is connection:
+            self._heard_before = self._heard
+            self._connection = None
 
     def _failed(self, target: _Target, fault: str) -> None:
         again = self._repeats.failed(target)

@@ -33,7 +33,10 @@ class Owner(Protocol):
         """It has said who it is."""
 
     def came(self, replica: Replica, kind: Kind, body: bytes) -> None:
-        """It has sent a message, after it was let in. Raises ProtocolError."""
+        """It has sent a message that is no report, after it was let in. Raises ProtocolError."""
+
+    def reported(self, replica: Replica, body: bytes) -> None:
+        """It has reported; of the reports that came together this is the newest. Raises ProtocolError."""
 
     def ended(self, replica: Replica, reason: str) -> None:
         """Its connection has ended."""
@@ -140,11 +143,17 @@ class Replica(asyncio.Protocol):
             if self._magic is not None:
                 data = self._behind_magic(self._magic + data)
             self._reader.feed(data)
+            newest: bytes | None = None
             while not self.is_closing and (message := self._reader.next()) is not None:
-                if self.said is not None:
-                    self._owner.came(self, *message)
+                kind, body = message
+                if self.said is None:
+                    self._greeted(kind, body)
+                elif kind is Kind.REPORT:
+                    newest = body
                 else:
-                    self._greeted(*message)
+                    self._owner.came(self, kind, body)
+            if newest is not None and not self.is_closing:
+                self._owner.reported(self, newest)
         except ProtocolError as fault:
             self._give_up(str(fault))
 
@@ -181,7 +190,8 @@ class Replica(asyncio.Protocol):
     def go_on(self) -> None:
         """Send what is new."""
         if self.begun:
-            self._send_tables()
+            if self.pending.number < self._tables.number:
+                self._send_tables()
             self._pump.go_on()
 
     def pause_writing(self) -> None:
@@ -194,9 +204,8 @@ class Replica(asyncio.Protocol):
 
     def _send_tables(self) -> None:
         """Send what has changed in the tables."""
-        if self.pending.number < self._tables.number:
-            body = self._tables.message(self.pending)
-            self.send_message(messages.tables(self._driver.member.epoch, self.pending.number, body))
+        body = self._tables.message(self.pending)
+        self.send_message(messages.tables(self._driver.member.epoch, self.pending.number, body))
 
     def room(self, at: int) -> int:
         """How many bytes may be one message: all of one epoch, and none if this broker leads no more."""
@@ -229,7 +238,8 @@ class Replica(asyncio.Protocol):
     def send(self, at: int, data: memoryview | bytes) -> None:
         """Send a part of the log, which lies in the stretch that ``room`` has found."""
         assert self._transport is not None and self._stretch is not None
-        self._send_tables()
+        if self.pending.number < self._tables.number:
+            self._send_tables()
         member = self._driver.member
         head = messages.part_head(member.epoch, self._stretch.part, at, len(data), member.confirmed)
         self._transport.write(b"".join((head, data)))

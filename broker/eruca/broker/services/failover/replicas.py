@@ -199,14 +199,16 @@ class Replicas:
     # ------------------------------------------------------------------ what they say
 
     def came(self, replica: Replica, kind: Kind, body: bytes) -> None:
-        """A message of a replica that was let in. Raises ProtocolError."""
+        """A message of a replica that was let in, and no report. Raises ProtocolError."""
+        assert replica.said is not None
+        if kind is not Kind.HEARD:
+            raise ProtocolError(f"a replica does not send {kind.name}")
+        self.answered[replica.said.broker_id] = messages.read_heard(body)
+
+    def reported(self, replica: Replica, body: bytes) -> None:
+        """A report. Raises ProtocolError."""
         said = replica.said
         assert said is not None
-        if kind is Kind.HEARD:
-            self.answered[said.broker_id] = messages.read_heard(body)
-            return
-        if kind is not Kind.REPORT:
-            raise ProtocolError(f"a replica does not send {kind.name}")
         report = Report(said.broker_id, said.store, *messages.read_report(body))
         reached, end = report.end, self._log.safe_offset
         if reached > end or report.tables > replica.pending.number:

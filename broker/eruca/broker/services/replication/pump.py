@@ -24,6 +24,10 @@ UNSENT = 1 << 20
 class Source(Protocol):
     """A log, as ``store.replicator`` has it."""
 
+    @property
+    def safe_offset(self) -> int:
+        """Up to where it may be sent."""
+
     def take(self, offset: int, most: int, *, wait: bool = False) -> memoryview | bytes | None:
         """Bytes from there on; None when there are none. Raises NotInMemory unless it is to ``wait``."""
 
@@ -88,6 +92,8 @@ class Pump:
                 receiver.lacks(self.next)
                 return
             self._send(data)
+            if self.next >= self._log.safe_offset:
+                return
         self._turn_over = True
         asyncio.get_running_loop().call_soon(self._next_turn)
 
