@@ -121,6 +121,31 @@ async def test_advice_names_the_options_of_mqadmin() -> None:
     assert "Tls(" not in err.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ((), "name the CA that signed it with tls.client.trustCertPath;"),
+        (("-Dtls.client.trustCertPath={ca}",), "connect by a name that it has, or set tls.client.checkHostname=false;"),
+        (
+            ("-Dtls.client.trustCertPath={ca}", "-Dtls.client.checkHostname=false"),
+            "tls.client.certPath and tls.client.keyPath",
+        ),
+    ],
+    ids=["untrusted", "another host", "no certificate of its own"],
+)
+async def test_advice_about_certificates_names_the_properties(
+    tmp_path: Path, given: tuple[str, ...], words: str
+) -> None:
+    certificates = Certificates(tmp_path, server_names=("broker.example",))
+    context = certificates.server_context(ask_clients=True)
+    out, err = io.StringIO(), io.StringIO()
+    async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        properties = [each.format(ca=certificates.ca_file) for each in ("-Dtls.enable=true", *given)]
+        assert await run([*properties, "topicList", "-n", address], {}, out, err) == 1
+    assert words in err.getvalue() and "_file" not in err.getvalue()
+
+
 async def test_no_secret_is_told(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     own = certificates.client

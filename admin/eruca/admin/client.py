@@ -37,7 +37,7 @@ from eruca.remoting.addresses import whole_address
 from eruca.remoting.calls import Answer
 from eruca.remoting.channels import Channels
 from eruca.remoting.errors import CallTimedOut, ConnectFailed, RemotingError
-from eruca.remoting.tls import SWITCH_OFF, SWITCH_ON
+from eruca.remoting.tls import TlsWords
 
 TIMEOUT = 5.0
 """Seconds for a request."""
@@ -55,6 +55,15 @@ _OF_MEMBERS = frozenset({api.GET_CONSUMER_RUNNING_INFO.code, api.CONSUME_MESSAGE
 """Requests that a broker passes on to a member: if they time out, the broker need not hang."""
 _PORT, _BROKER_PORT = 9876, 10911
 """The usual ports of a nameserver and of a broker."""
+
+_TLS = TlsWords(
+    on='JAVA_OPT="-Dtls.enable=true", or a context with --tls',
+    off="-Dtls.enable=false, or a context without --tls",
+    trust="tls.client.trustCertPath",
+    certificate="tls.client.certPath and tls.client.keyPath",
+    name="set tls.client.checkHostname=false",
+)
+"""What a person sets for mqadmin: Java properties."""
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
@@ -84,7 +93,7 @@ class Admin:
         self._silent: dict[str, tuple[float, str]] = {}
         self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
         """Those of each peer: one that hangs keeps no request from another."""
-        self.channels = Channels(connect_timeout=3.0, offer=False, signer=credentials, tls=tls)
+        self.channels = Channels(connect_timeout=3.0, offer=False, signer=credentials, tls=tls, tls_words=_TLS)
 
     @property
     def timeout(self) -> float | None:
@@ -146,14 +155,13 @@ class Admin:
         except ConnectFailed as error:
             registered = error.unreachable and address not in self._nameservers
             advice = " (a broker registers its brokerIP1)" if registered else ""
-            sentence = _in_own_words(str(error))
-            raise NoAnswer(f"{sentence}; see whether it runs and whether the address is right{advice}") from None
+            raise NoAnswer(f"{error}; see whether it runs and whether the address is right{advice}") from None
         except CallTimedOut as error:
             if endpoint.code not in _OF_MEMBERS:
                 self._silent[address] = (now() + _SILENT_FOR, str(error))
             raise TimedOut(str(error)) from None
         except RemotingError as error:
-            raise NoAnswer(_in_own_words(str(error))) from None
+            raise NoAnswer(str(error)) from None
         except ProtocolError as error:
             raise NoAnswer(f"{address} answered what cannot be read: {error}") from None
 
@@ -371,12 +379,6 @@ def some_address(broker: BrokerData) -> str | None:
 def broker_addresses(route: TopicRouteData) -> list[tuple[str, str]]:
     """Name and an address of each broker of a route."""
     return [(broker.broker_name, address) for broker in route.broker_datas if (address := some_address(broker))]
-
-
-def _in_own_words(text: str) -> str:
-    """An error of a connection, with mqadmin's way to switch TLS on and off."""
-    text = text.replace(SWITCH_ON, '(JAVA_OPT="-Dtls.enable=true", or a context with --tls)')
-    return text.replace(SWITCH_OFF, "(-Dtls.enable=false, or a context without --tls)")
 
 
 def _first_line(text: str) -> str:

@@ -23,7 +23,7 @@ from eruca.remoting.errors import CallTimedOut, ConnectFailed
 from eruca.remoting.router import Router
 from eruca.remoting.rpc_hooks import Renamer, Signer
 from eruca.remoting.shared_tasks import SharedTasks
-from eruca.remoting.tls import TlsFiles, tls_arguments, why_no_handshake
+from eruca.remoting.tls import WORDS, TlsFiles, TlsWords, tls_arguments, why_no_handshake
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
@@ -35,7 +35,7 @@ class Channels:
     ``router`` answers what peers ask over these connections; ``connect_timeout`` in seconds (connectTimeoutMillis in
     4.9.7); ``serialization``, ``offer``, ``signer`` and ``rename`` as in Connection; ``on_lost`` is called with
     each connection that ends. With ``tls`` all connections are encrypted; a certificate must name the host (or its
-    entry in ``host_names``), or ``server_name`` if that is given.
+    entry in ``host_names``), or ``server_name`` if that is given. Errors name what mends TLS by ``tls_words``.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Channels:
         rename: Renamer | None = None,
         tls: ssl.SSLContext | TlsFiles | None = None,
         server_name: str | None = None,
+        tls_words: TlsWords = WORDS,
         on_lost: Callable[[Connection], None] | None = None,
     ) -> None:
         self._router = router if router is not None else Router(None, ())
@@ -59,6 +60,7 @@ class Channels:
         self._rename = rename
         self._tls = tls
         self._server_name = server_name
+        self._tls_words = tls_words
         self.host_names: dict[str, str] = {}
         """The host name of an address, if its certificate must contain that name."""
         self._on_lost = on_lost
@@ -100,7 +102,7 @@ class Channels:
             async with asyncio.timeout(self._connect_timeout):
                 _, connection = await loop.create_connection(self._make, host, port, **self.security(address))
         except (OSError, OverflowError, UnicodeError) as error:  # TimeoutError is an OSError; names may be illegal
-            no_handshake = why_no_handshake(error) if self._tls is not None else None
+            no_handshake = why_no_handshake(error, self._tls_words) if self._tls is not None else None
             reason = no_handshake or why_not_connected(error)
             if isinstance(self._tls, TlsFiles) and self._tls.fault is not None:
                 reason += f" ({self._tls.fault})"
@@ -128,6 +130,7 @@ class Channels:
             offer=self._offer,
             signer=self._signer,
             rename=self._rename,
+            tls_words=self._tls_words,
         )
 
     def _forget(self, address: str, connection: Connection) -> None:

@@ -27,7 +27,7 @@ from eruca.remoting.log import log
 from eruca.remoting.pieces import Pieces
 from eruca.remoting.request import OURS, Call, Reply
 from eruca.remoting.rpc_hooks import Renamer, Signer, sign
-from eruca.remoting.tls import HELLO, why_ended
+from eruca.remoting.tls import HELLO, WORDS, TlsWords, why_ended
 
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
@@ -81,6 +81,7 @@ class Connection(asyncio.Protocol):
     peer does not read what is sent to it. With ``offer`` the first request offers Eruca's own header serialization,
     which is used if the peer accepts; else ``serialization`` is used. Requests are first renamed by ``rename`` and then
     signed by ``signer``, if those are given. What it holds of the peer's bytes counts in the ``budgets`` of a daemon.
+    ``tls_words`` are those of the sentence about its end.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Connection(asyncio.Protocol):
         signer: Signer | None = None,
         rename: Renamer | None = None,
         budgets: Budgets | None = None,
+        tls_words: TlsWords = WORDS,
     ) -> None:
         self.closed = False
         self.congested = False
@@ -122,6 +124,7 @@ class Connection(asyncio.Protocol):
         self._need = 0
         self._held_up = False  # the frames in _rest wait until the peer reads
         self._budgets = budgets
+        self._tls_words = tls_words
         self._opaque = 0
         self.calls = Calls(self._loop)
 
@@ -560,7 +563,7 @@ class Connection(asyncio.Protocol):
             self._budgets.unfinished.release(self)
             self._budgets.unsent.release(self)
         heard = self._seen_first or self._transport is None
-        self.calls.end(why_ended(exc, heard=heard, encrypted=self.encrypted))
+        self.calls.end(why_ended(exc, self._tls_words, heard=heard, encrypted=self.encrypted))
         for task in tuple(self.tasks):
             task.cancel()
         callbacks, self._on_lost = self._on_lost, []

@@ -25,8 +25,26 @@ File = str | PathLike[str] | None
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
-SWITCH_ON, SWITCH_OFF = "(tls=Tls(...), tls.enable=true)", "(tls=None, tls.enable=false)"
-"""How programs and daemons switch TLS on and off, as the sentences about a lost connection end."""
+class TlsWords(NamedTuple):
+    """What a person sets to mend TLS, as the sentences about a failed connection call it."""
+
+    on: str
+    off: str
+    trust: str
+    certificate: str
+    """The own certificate and its key."""
+    name: str
+    """What is done about a certificate for another host, after "or"."""
+
+
+WORDS = TlsWords(
+    on="tls=Tls(...), tls.enable=true",
+    off="tls=None, tls.enable=false",
+    trust="ca_file (tls.client.trustCertPath)",
+    certificate="certificate_file and key_file (tls.client.certPath, tls.client.keyPath)",
+    name="say which one is expected with server_name",
+)
+"""Those of programs and daemons."""
 
 
 class BadTls(ValueError):
@@ -215,23 +233,20 @@ def _reason(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def why_no_handshake(error: Exception) -> str | None:
-    """Why a TLS handshake failed; None if the error has another cause."""
+def why_no_handshake(error: Exception, words: TlsWords = WORDS) -> str | None:
+    """Why a TLS handshake failed, and what to do; None if the error has another cause."""
     if isinstance(error, ssl.SSLCertVerificationError):
         said = error.verify_message
         if "ostname mismatch" in said or "address mismatch" in said:
             return (
-                f"its certificate is for another host ({said.rstrip('.')}): connect by a name that it has, or say "
-                "which one is expected with server_name"
+                f"its certificate is for another host ({said.rstrip('.')}): connect by a name that it has, or "
+                f"{words.name}"
             )
         if "expired" in said or "not yet valid" in said:
             return f"its certificate is not valid now ({said}): the server needs another one, unless a clock is wrong"
-        return (
-            f"its certificate is not trusted ({said}): name the CA that signed it with ca_file "
-            "(tls.client.trustCertPath)"
-        )
+        return f"its certificate is not trusted ({said}): name the CA that signed it with {words.trust}"
     if isinstance(error, ssl.SSLError) and "WRONG_VERSION_NUMBER" not in str(error):
-        refused = why_not_accepted(error)
+        refused = why_not_accepted(error, words)
         if refused is not None:
             return refused
         if not isinstance(error, ssl.SSLEOFError):
@@ -239,37 +254,37 @@ def why_no_handshake(error: Exception) -> str | None:
     if isinstance(error, ssl.SSLError | ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
         return (
             "the server broke off the TLS handshake: it may serve no TLS (tls.server.mode=disabled in RocketMQ); "
-            f"then connect without TLS {SWITCH_OFF}"
+            f"then connect without TLS ({words.off})"
         )
     return None
 
 
-def why_not_accepted(error: BaseException | None) -> str | None:
+def why_not_accepted(error: BaseException | None, words: TlsWords = WORDS) -> str | None:
     """Why a server rejected this client's certificate; None if the error has another cause."""
     text = str(error).upper()
     if not isinstance(error, ssl.SSLError) or "ALERT" not in text:
         return None
     if any(word in text for word in ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "ACCESS_DENIED")):
         return (
-            f"the server does not accept this client's certificate ({_reason(error)}): give certificate_file and "
-            "key_file of one that it trusts"
+            f"the server does not accept this client's certificate ({_reason(error)}): give {words.certificate} of one "
+            "that it trusts"
         )
     return None
 
 
-def why_ended(error: Exception | None, *, heard: bool, encrypted: bool) -> str:
+def why_ended(error: Exception | None, words: TlsWords = WORDS, *, heard: bool, encrypted: bool) -> str:
     """The likely cause of an ended connection, to follow "the connection ended"; empty if unknown.
 
     ``heard``: the peer had sent something.
     """
-    refused = why_not_accepted(error)
+    refused = why_not_accepted(error, words)
     if refused is not None:
         return f": {refused}"
     if heard:
         return ""
     if not encrypted:
-        return f", before the peer said anything: if it serves TLS only, TLS must be set here, too {SWITCH_ON}"
+        return f", before the peer said anything: if it serves TLS only, TLS must be set here, too ({words.on})"
     return (
-        ", before the peer said anything: if it asks for certificates, one that it trusts must be set here "
-        "(certificate_file, tls.client.certPath)"
+        ", before the peer said anything: if it asks for certificates, one that it trusts must be set here, by "
+        f"{words.certificate}"
     )
