@@ -336,6 +336,19 @@ async def test_a_broker_that_hangs_is_named_for_a_group_too(ward: Ward) -> None:
             writer.close()
 
 
+async def test_a_broker_that_refuses_sends_is_named_for_the_groups_that_need_it(ward: Ward) -> None:
+    await shop(ward)
+    await ward.members(ALL)
+    await ward.done("updateSubGroup", "-b", ward.broker, "-g", "elsewhere")
+    store = ward.beside.broker.store
+    store.config.disk_space_warning_level_ratio = -1.0
+    store.check_disk()
+    (found,) = await ward.doctor("shop")
+    assert (found["kind"], found["broker"]) == ("brokerRefusesSends", "broker-b")
+    assert "every send is refused: " in found["what"]
+    assert "brokerRefusesSends" not in await ward.kinds("elsewhere")
+
+
 async def test_retries_and_dead_letters_that_grow(ward: Ward) -> None:
     await shop(ward)
     await ward.members(ALL)

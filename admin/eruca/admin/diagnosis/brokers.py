@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address
 
 from eruca.admin.diagnosis.findings import Finding
@@ -20,9 +20,9 @@ def findings(seen: Seen) -> Iterator[Finding]:
     yield from _disagreements(seen.views)
     yield from _addresses(seen)
     yield from _replicas(seen.brokers)
+    yield from refusals(broker for broker in seen.brokers if not broker.silent)
     for broker in seen.brokers:
         if not broker.silent:
-            yield from _store(broker)
             yield from _clock(broker)
             yield from _doors(broker)
 
@@ -121,15 +121,17 @@ def _replicas(brokers: list[BrokerSeen]) -> Iterator[Finding]:
             )
 
 
-def _store(broker: BrokerSeen) -> Iterator[Finding]:
-    if refusal := broker.figures.get(STORE_REFUSAL):
-        yield Finding(
-            kind="brokerRefusesSends",
-            where=f"broker {broker.name} {broker.address}",
-            what=f"its store accepts nothing, so every send is refused: {refusal}",
-            mend="make room on its disk, or see in its log what is wrong with it",
-            broker=broker.name,
-        )
+def refusals(brokers: Iterable[BrokerSeen]) -> Iterator[Finding]:
+    """The brokers that refuse every send."""
+    for broker in brokers:
+        if refusal := broker.figures.get(STORE_REFUSAL):
+            yield Finding(
+                kind="brokerRefusesSends",
+                where=f"broker {broker.name} {broker.address}",
+                what=f"its store accepts nothing, so every send is refused: {refusal}",
+                mend="make room on its disk, or see in its log what is wrong with it",
+                broker=broker.name,
+            )
 
 
 def _clock(broker: BrokerSeen) -> Iterator[Finding]:
