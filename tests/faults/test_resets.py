@@ -97,8 +97,7 @@ class Work:
         found = []
         for broker in self.two.brokers.values():
             peer = await Peer().connect(broker.address)
-            table = ConsumerOffsets.decode((await peer.ask(43)).body).offset_table
-            found.append(table.get(f"{self.topic}@{self.group}", {}).get(0))
+            found += await stored(peer, f"{self.topic}@{self.group}") or [None]
             await peer.close()
         return found
 
@@ -125,6 +124,12 @@ async def work(two: Two) -> Work:
                 body = f"{name} {number}".encode()
                 await producer.send(Message(work.topic, body), queue=MessageQueue(work.topic, name, 0))
     return work
+
+
+async def stored(peer: Peer, key: str) -> list[int]:
+    """The stored offsets of a topic and group at one broker, by queue."""
+    table = ConsumerOffsets.decode((await peer.ask(43)).body).offset_table
+    return [offset for _, offset in sorted(table.get(key, {}).items())]
 
 
 def run(nameserver: str, home: Path, line: tuple[str, ...]) -> tuple[int, str, str]:
@@ -168,6 +173,42 @@ async def test_a_broker_that_has_just_restarted_is_waited_for(two: Two, work: Wo
         ]
         await has(4 * EACH)
     assert sorted(bodies) == sorted(2 * work.bodies)
+
+
+@pytest.mark.slow
+async def test_members_are_waited_for_where_every_broker_has_just_restarted(tmp_path: Path) -> None:
+    """Nobody seems to be online: offsets that are stored then are overwritten by the members' next commit."""
+    nameserver = ErucaNameServer(tmp_path / "names")
+    broker = ErucaBroker(tmp_path / "broker", nameserver.address)
+    try:
+        async with Producer("p", nameserver=nameserver.address) as producer:
+            for number in range(EACH):
+                await producer.send(Message("T", b"order %d" % number))
+        command = [sys.executable, "-c", MEMBER, nameserver.address, "G", "T"]
+        with Process(command, tmp_path / "member.out") as member:
+            member.wait_until(lambda: member.output.count("order ") == EACH, "all messages consumed")
+            peer = await Peer().connect(broker.address)
+            async with asyncio.timeout(15):
+                while sum(await stored(peer, "T@G")) < EACH:  # a member commits each 5 s
+                    await asyncio.sleep(0.05)
+            await peer.close()
+            await asyncio.to_thread(broker.stop)
+            broker = await asyncio.to_thread(
+                ErucaBroker, tmp_path / "broker", nameserver.address, {"listenPort": str(broker.port)}
+            )
+            line = ("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "0")
+            refused = await asyncio.to_thread(run, nameserver.address, tmp_path, (*line, "--now"))
+            assert refused[:2] == (1, "") and "broker-a has just restarted and may not know all members" in refused[2]
+            clone = ("cloneGroupOffset", "-s", "G", "-d", "G", "-t", "T")
+            status, _, err = await asyncio.to_thread(run, nameserver.address, tmp_path, clone)
+            assert (status, "nothing was copied, since broker-a has just restarted" in err) == (1, True)
+            status, out, err = await asyncio.to_thread(run, nameserver.address, tmp_path, line)
+            assert status == 0 and "waiting " in err and "members: 1 online" in err, err
+            assert out.splitlines()[1].split() == ["#brokerName", "#queueId", "#offset"]
+            member.wait_until(lambda: member.output.count("order ") == 2 * EACH, "all messages come again")
+    finally:
+        broker.process.kill()
+        nameserver.stop()
 
 
 async def test_a_broker_that_hangs_stops_the_reset_before_anything_moves(two: Two, work: Work) -> None:

@@ -8,6 +8,7 @@ Owns the requests behind MQAdminExt's ``examineTopicStats``, ``queryTopicConsume
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import dataclass
 from inspect import CORO_CREATED, getcoroutinestate
@@ -44,6 +45,7 @@ AT_LEAST = ">= {} ?"
 """A number that is not known of every broker."""
 MISSING_GROUPS = "groups that only it knows are missing"
 """What the answer lacks of a broker that does not say who consumes a topic."""
+_RUNTIME = re.compile(r"\[ (\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]", re.ASCII)
 T = TypeVar("T")
 
 
@@ -393,6 +395,15 @@ async def consume_stats_at(admin: Admin, address: str, group: str, topic: str | 
     """The progress of a group at one broker."""
     request = topics.ConsumeStatsOf(consumer_group=group, topic=topic)
     return ConsumeStats.decode((await admin.call(address, api.GET_CONSUME_STATS, request, timeout=HEAVY)).body)
+
+
+def running_for(figures: Mapping[str, str]) -> int | None:
+    """For how many whole seconds a broker has run, by its runtime info; None where that does not say."""
+    found = _RUNTIME.fullmatch(figures.get("runtime", ""))
+    if found is None:
+        return None
+    days, hours, minutes, seconds = map(int, found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 # ------------------------------------------------------------------ statistics

@@ -70,6 +70,29 @@ def test_a_broker_that_does_not_know_the_members_yet_is_waited_for() -> None:
         planned(seen, 2, options=Options(now=True))
 
 
+def test_of_a_broker_that_has_just_restarted_all_members_are_waited_for() -> None:
+    """It knows one of them again; the other one, whose queues may be there, would undo what is stored."""
+    seen = survey(broker("a", group=members("m", "n")), replace(broker("b", group=members("m")), up_for=20.0))
+    plan = planned(seen, 2)
+    assert [(step.waits, step.absent) for step in plan.steps] == [(False, frozenset()), (True, frozenset({"n"}))]
+    assert plan.settles_in == 0
+    long_ago = survey(broker("a", group=members("m", "n")), replace(broker("b", group=members("m")), up_for=36.0))
+    assert [step.waits for step in planned(long_ago, 2).steps] == [False, False]
+
+
+def test_that_nobody_is_online_is_not_believed_where_every_broker_has_just_restarted() -> None:
+    young, younger = replace(broker("a"), up_for=20.0), replace(broker("b"), up_for=5.0)
+    plan = planned(survey(young, younger), 2)
+    assert plan.settles_in == 15
+    assert plan.remarks == ["a, b have just restarted and may not know all members of G yet: waiting 15 s for them"]
+    with pytest.raises(AdminError, match=r"nothing was moved, since a has just restarted .* try again in 15 s, or "):
+        planned(survey(young), 2, options=Options(now=True))
+    assert planned(survey(young, broker("b")), 2).settles_in == 0
+    assert planned(survey(broker("a")), 2).settles_in == 0
+    to_come = replace(broker("a", (None, None), knows_group=False), up_for=5.0)
+    assert planned(survey(to_come), 2, options=Options(new_group=True)).settles_in == 0
+
+
 def test_without_members_offsets_are_stored() -> None:
     assert ways(planned(survey(broker("a"), broker("b")), 2)) == {"a": Way.STORED, "b": Way.STORED}
 

@@ -18,7 +18,7 @@ from eruca.admin.resets.acts import Done
 from eruca.admin.resets.choices import NEW_GROUP, SWITCHES, options
 from eruca.admin.resets.engine import Reset, performed, prepare, untouched
 from eruca.admin.resets.places import checked_time, is_file, place, queues
-from eruca.admin.resets.plan import Options, check
+from eruca.admin.resets.plan import Options, check, restarted, settles_in
 from eruca.admin.resets.survey import look
 from eruca.admin.resets.targets import Exact, Nearest, Only, Table, Target
 from eruca.admin.results.answer import indented
@@ -368,6 +368,8 @@ async def clone_group_offset(job: Job) -> AsyncIterator[Shown]:
     stats = await consume_stats(job.admin, source)
     survey = await look(job.admin, target, topic)
     check(survey, Options(new_group=job.has("new-group")))
+    if wait := settles_in(survey):
+        raise AdminError(f"nothing was copied, since {restarted(survey)}; try again in {wait:.0f} s")
     copied = {queue.topic for queue in stats.offset_table}
     consumed = sorted({each for broker in survey.brokers for each in copied if broker.subscribes(each)})
     if consumed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eruca.admin.client import Admin
 from eruca.admin.diagnosis import brokers, groups, topics
-from eruca.admin.diagnosis.findings import Finding, Findings
+from eruca.admin.diagnosis.findings import Findings
 from eruca.admin.diagnosis.survey import BrokerSeen, Seen, look
 from eruca.admin.results.answer import Moment
 

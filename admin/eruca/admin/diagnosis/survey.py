@@ -6,13 +6,12 @@ Invariant: what was not seen is missing or None, and its peer is in ``errors`` o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, NoAnswer, NotFound, Partial, PeerRefused
-from eruca.admin.lookups import ask_each, members_of, offset_at, progress, topic_stats_at
+from eruca.admin.lookups import ask_each, members_of, offset_at, progress, running_for, topic_stats_at
 from eruca.admin.results.answer import PeerError, errors_of
 from eruca.admin.results.metrics import user_groups, user_topics
 from eruca.admin.text import nearest
@@ -30,7 +29,6 @@ from eruca.protocol.names import dead_letter_topic, is_dead_letter_topic, is_ret
 from eruca.remoting.clock import now_ms
 
 HOUR_MS = 3_600_000
-_RUNTIME = re.compile(r"\[ (\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds \]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +227,10 @@ def _ahead(figures: Mapping[str, str], asked: int, answered: int) -> int:
     if (said := figures.get("currentTimestamp", "")).isdecimal():
         earliest = latest = int(said)
     else:
-        found, booted = _RUNTIME.fullmatch(figures.get("runtime", "")), figures.get("bootTimestamp", "")
-        if found is None or not booted.isdecimal():
+        seconds, booted = running_for(figures), figures.get("bootTimestamp", "")
+        if seconds is None or not booted.isdecimal():
             return 0
-        days, hours, minutes, seconds = map(int, found.groups())
-        earliest = int(booted) + (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
+        earliest = int(booted) + seconds * 1000
         latest = earliest + 999
     return earliest - answered if earliest > answered else min(0, latest - asked)
 

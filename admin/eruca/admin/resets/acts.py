@@ -15,7 +15,7 @@ from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, PeerRefused
 from eruca.admin.lookups import members_of, store_offset
 from eruca.admin.resets.plan import Move, Plan, Step, Way
-from eruca.admin.resets.survey import Kind
+from eruca.admin.resets.survey import HEARTBEAT_WITHIN, Kind
 from eruca.admin.resets.targets import shown
 from eruca.protocol import api
 from eruca.protocol.bodies import ResetOffsetBody
@@ -24,8 +24,6 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers.offsets import ResetOffset
 from eruca.protocol.queues import MessageQueue
 
-HEARTBEAT_WITHIN = 35.0
-"""Seconds until every member has sent a heartbeat to a broker that restarted (each 30 s, as Java's clients)."""
 _EVERY = 0.5
 
 
@@ -136,22 +134,27 @@ class Acts:
 
     async def _until_members_are_known(self, step: Step) -> None:
         deadline = asyncio.get_running_loop().time() + HEARTBEAT_WITHIN
-        while not await self._members_are_known(step):
+        while not step.absent <= (known := await self._known_members(step)) or not known:
             if asyncio.get_running_loop().time() > deadline:
+                if known:
+                    return  # the others are gone
                 raise AdminError(
                     f"nothing was moved at {step.broker.name}, since no member of {self._group} sent it a heartbeat in "
-                    f"{HEARTBEAT_WITHIN:.0f} s"
+                    f"{HEARTBEAT_WITHIN:.0f} s; see whether they reach {step.broker.address}, or stop them and reset "
+                    "then"
                 )
             await asyncio.sleep(_EVERY)
 
-    async def _members_are_known(self, step: Step) -> bool:
+    async def _known_members(self, step: Step) -> frozenset[str]:
+        """The members that a broker knows, if they subscribe the topic."""
         try:
             members = await members_of(self._admin, self._group, step.broker.address)
         except PeerRefused as refused:
             if refused.code != ResponseCode.CONSUMER_NOT_ONLINE:
                 raise
-            return False
-        return self._topic in members.subscription_table
+            return frozenset()
+        known = frozenset(each.client_id for each in members.connection_set)
+        return known if self._topic in members.subscription_table else frozenset()
 
 
 async def _first_alone(step: Step, moves: Sequence[Move], store: Callable[[Move], Awaitable[None]]) -> None:

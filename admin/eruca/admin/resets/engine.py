@@ -36,6 +36,8 @@ class Reset:
     plan: Plan
     times: dict[MessageQueue, int | None] = field(default_factory=dict)
     """The time in ms of the message at each target; None where there is none."""
+    settled_at: float = 0.0
+    """The time of the event loop at which ``plan.settles_in`` is over."""
 
     @property
     def changes(self) -> bool:
@@ -139,7 +141,20 @@ async def prepare(admin: Admin, group: str, topic: str, target: Target, options:
     plan = decide(survey, targets, target.timestamp, options, is_near=target.is_near)
     times = await asyncio.gather(*(there(move) for move in plan.moves))
     by_queue = {move.seen.queue: at for move, at in zip(plan.moves, times, strict=True)}
-    return Reset(admin, target, options, survey, plan, by_queue)
+    settled_at = asyncio.get_running_loop().time() + plan.settles_in
+    return Reset(admin, target, options, survey, plan, by_queue, settled_at)
+
+
+async def _settle(reset: Reset, say: Callable[[str], None]) -> None:
+    """Wait while every broker has just restarted, look and decide anew, and say what that means."""
+    while reset.plan.settles_in:
+        await asyncio.sleep(max(0.0, reset.settled_at - asyncio.get_running_loop().time()))
+        survey = reset.survey
+        again = await prepare(reset.admin, survey.group, survey.topic, reset.target, reset.options)
+        reset.survey, reset.plan, reset.times = again.survey, again.plan, again.times
+        reset.settled_at = again.settled_at
+        for line in reset.meaning():
+            say(line)
 
 
 @contextlib.asynccontextmanager
@@ -148,9 +163,11 @@ async def performed(
 ) -> AsyncIterator[Done]:
     """Keep the way back and move the group; at the end of ``async with``, look until its members were seen to move.
 
-    They have ``within`` seconds for it (0: do not look). The end raises Partial if a broker failed or was left out, or
-    if a queue was not seen to move; AdminError if nothing moved at all.
+    Brokers that have all just restarted are waited for first. The members have ``within`` seconds to move (0: do not
+    look). The end raises Partial if a broker failed or was left out, or if a queue was not seen to move; AdminError if
+    nothing moved at all.
     """
+    await _settle(reset, say)
     survey = reset.survey
     acts = Acts(reset.admin, survey.group, survey.topic, force=reset.options.force)
     await acts.until_members_are_known(reset.plan)

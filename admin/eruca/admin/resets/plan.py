@@ -86,6 +86,8 @@ class Step:
     moves: Sequence[Move]
     waits: bool = False
     """The broker does not know the members yet: wait for their heartbeat first."""
+    absent: frozenset[str] = frozenset()
+    """The members that this broker, which has just restarted, does not know yet, and that others know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ class Plan:
     steps: Sequence[Step]
     online: bool
     """Whether members consume the topic: then they move, else stored offsets do."""
+    settles_in: float = 0.0
+    """Seconds until a broker knows all members again, where every one has just restarted: then decide anew."""
     remarks: Sequence[str] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
 
@@ -157,6 +161,13 @@ def decide(
     group, topic = survey.group, survey.topic
     subscribed = any(each.subscribes(topic) for each in survey.brokers)
     remarks: list[str] = []
+    if wait := settles_in(survey):
+        who = restarted(survey)
+        if options.now:
+            raise AdminError(
+                f"nothing was moved, since {who}; try again in {wait:.0f} s, or without --now, which waits"
+            )
+        remarks.append(f"{who}: waiting {wait:.0f} s for them")
     if survey.members and not subscribed:
         remarks.append(f"no member of {group} subscribes {topic}: its offsets are stored, nobody consumes it now")
     remarks += _unread(survey)
@@ -174,7 +185,8 @@ def decide(
                     f"{broker.name} runs RocketMQ 4.9, which moves members to the message nearest to the time: it may "
                     "be one that is older"
                 )
-        waits = way in (Way.PUSHED, Way.PUSHED_EACH) and not broker.subscribes(topic)
+        absent = frozenset(survey.members) - broker.members if broker.settles_in else frozenset()
+        waits = way in (Way.PUSHED, Way.PUSHED_EACH) and (not broker.subscribes(topic) or bool(absent))
         if waits and options.now:
             raise AdminError(
                 f"nothing was moved, since {broker.name} does not know the members of {group} yet (it has restarted, "
@@ -182,8 +194,25 @@ def decide(
             )
         if waits:
             remarks.append(f"{broker.name} does not know the members of {group} yet: waiting for their heartbeat")
-        steps.append(Step(broker, way, moves, waits))
-    return Plan(steps, subscribed, remarks, survey.missing)
+        steps.append(Step(broker, way, moves, waits, absent))
+    return Plan(steps, subscribed, wait, remarks, survey.missing)
+
+
+def settles_in(survey: Survey) -> float:
+    """Seconds until a broker knows all members again; 0 unless every one has just restarted.
+
+    Members send heartbeats to every broker of their topics: one that did not restart knows them all.
+    """
+    return min((each.settles_in for each in survey.brokers), default=0.0) if _is_known(survey) else 0.0
+
+
+def restarted(survey: Survey) -> str:
+    """The sentence about brokers that have all just restarted."""
+    names = [each.name for each in survey.brokers]
+    return (
+        f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} just restarted and may not know all members of "
+        f"{survey.group} yet"
+    )
 
 
 def _unread(survey: Survey) -> Iterator[str]:

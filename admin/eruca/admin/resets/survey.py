@@ -1,6 +1,6 @@
 """What is true of a group, a topic and its brokers before a reset.
 
-Owns the questions (201, 203, 43, 202, 307 in 4.9.7), asked of all brokers side by side, and what each of them said.
+Owns the questions (201, 203, 43, 202, 28, 307 in 4.9.7), asked of all brokers side by side, and what each of them said.
 Changes nothing, decides nothing. Invariant: what was not seen is None, never 0.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from eruca.admin.client import HEAVY, Admin
 from eruca.admin.errors import AdminError, PeerRefused
-from eruca.admin.lookups import topic_stats_at
+from eruca.admin.lookups import running_for, topic_stats_at
 from eruca.protocol import api
 from eruca.protocol.bodies import (
     BrokerData,
@@ -30,6 +30,8 @@ from eruca.protocol.headers import clients
 from eruca.protocol.queues import MessageQueue
 
 MASTER_AWAY = "its master is away, and its slave would forget new offsets"
+HEARTBEAT_WITHIN = 35.0
+"""Seconds until every member has sent a heartbeat to a broker that restarted (each 30 s, as Java's clients)."""
 MEMBER_WITHIN = 3.0
 """Seconds that a member has to tell its state."""
 
@@ -81,6 +83,18 @@ class BrokerSeen:
     """The names of all its groups."""
     topics_of_group: frozenset[str] = frozenset()
     """The topics in which the group has an offset here."""
+    up_for: float | None = None
+    """Seconds for which it runs, if it has messages from before: one that is new has forgotten no member."""
+
+    @property
+    def settles_in(self) -> float:
+        """Seconds until it knows all members again; 0 unless it has just restarted."""
+        return 0.0 if self.up_for is None else max(0.0, HEARTBEAT_WITHIN - self.up_for)
+
+    @property
+    def members(self) -> frozenset[str]:
+        """The client ids of the members that it knows."""
+        return frozenset() if self.group is None else frozenset(each.client_id for each in self.group.connection_set)
 
     def subscribes(self, topic: str) -> bool:
         """Whether its members subscribe a topic."""
@@ -154,11 +168,12 @@ async def look_at_members(admin: Admin, survey: Survey) -> Survey:
 
 async def _broker(admin: Admin, group: str, topic: str, route: TopicRouteData, data: BrokerData) -> BrokerSeen:
     address = data.broker_addrs[0]
-    groups, offsets, stats, members = await asyncio.gather(
+    groups, offsets, stats, members, figures = await asyncio.gather(
         admin.call(address, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
         admin.call(address, api.GET_ALL_CONSUMER_OFFSET, timeout=HEAVY),
         topic_stats_at(admin, address, topic),
         _members(admin, address, group),
+        admin.runtime(address),
     )
     counts = next(each for each in route.queue_datas if each.broker_name == data.broker_name)
     known = SubscriptionGroupWrapper.decode(groups.body).subscription_group_table
@@ -184,7 +199,14 @@ async def _broker(admin: Admin, group: str, topic: str, route: TopicRouteData, d
         topics_of_group=frozenset(
             key.rpartition("@")[0] for key, at in table.items() if at and key.rpartition("@")[2] == group
         ),
+        up_for=_up_for(figures),
     )
+
+
+def _up_for(figures: Mapping[str, str]) -> float | None:
+    oldest, booted = figures.get("earliestMessageTimeStamp", ""), figures.get("bootTimestamp", "")
+    is_new = not (oldest.isdecimal() and booted.isdecimal() and int(oldest) < int(booted))
+    return None if is_new else running_for(figures)
 
 
 def _known(stored: int | None) -> int | None:
