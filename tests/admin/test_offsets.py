@@ -145,7 +145,7 @@ async def test_a_member_that_does_not_move_is_told(lab: Lab) -> None:
     done = await lab.mqadmin("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "1577836800000", "--wait", "1")
     assert done.status == 5
     assert [row[1:] for row in done.rows[2:]] == [["0", "0"], ["1", "0"]]
-    assert "1 of 2 queues were seen to move in 1 s, not: broker-a:1 (no member has it)" in done.err
+    assert "1 of 2 queues were seen to move in 1 s, not: broker-a:1 (whose it is, is not known)" in done.err
     assert "no answer from 10.0.0.1@c" in done.err
     (pushed,) = await silent.received(220)
     assert ResetOffsetBody.decode(pushed.body).offset_table == {

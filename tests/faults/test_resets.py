@@ -189,7 +189,7 @@ async def test_members_are_waited_for_where_every_broker_has_just_restarted(tmp_
             member.wait_until(lambda: member.output.count("order ") == EACH, "all messages consumed")
             peer = await Peer().connect(broker.address)
             async with asyncio.timeout(15):
-                while sum(await stored(peer, "T@G")) < EACH:  # a member commits each 5 s
+                while sum(await stored(peer, "T@G")) < EACH:  # noqa: ASYNC110 (a member commits each 5 s)
                     await asyncio.sleep(0.05)
             await peer.close()
             await asyncio.to_thread(broker.stop)

@@ -138,7 +138,8 @@ class Confirmation:
         silent = silent_members(self._infos)
         quiet = f"; no answer from {', '.join(silent)}" if silent else ""
         of = owners(self._infos)
-        names = ", ".join(f"{shown(each)} ({of.get(each, 'no member has it')})" for each in left)
+        unknown = "whose it is, is not known" if silent else "no member has it"
+        names = ", ".join(f"{shown(each)} ({of.get(each, unknown)})" for each in left)
         return (
             f"{len(pushed) - len(left)} of {len(pushed)} queues were seen to move in {seconds:.0f} s, not: {names}"
             f"{quiet}; see whether these members run (mqadmin consumerStatus), then reset again"
