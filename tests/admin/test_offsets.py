@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import AsyncIterator
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,27 @@ from eruca.admin.resets.confirmation import Confirmation
 from eruca.admin.resets.plan import Options, decide
 from eruca.admin.resets.survey import look, look_at_members
 from eruca.client import Message, Producer, PushConsumer, ReceivedMessage
-from eruca.protocol.bodies import ConsumerRunningInfo, ProcessQueueInfo, ResetOffsetBody
+from eruca.protocol import api
+from eruca.protocol.api import Endpoint
+from eruca.protocol.bodies import (
+    Body,
+    ConsumerConnection,
+    ConsumerOffsets,
+    ConsumerRunningInfo,
+    ConsumeStats,
+    KVTable,
+    OffsetWrapper,
+    ProcessQueueInfo,
+    ResetOffsetBody,
+    SubscriptionGroupWrapper,
+    TopicConfig,
+    TopicOffset,
+    TopicStatsTable,
+)
+from eruca.protocol.errors import Refused
 from eruca.protocol.queues import MessageQueue
+from eruca.remoting import Call, Reply, Router, Routes
+from eruca.remoting.server import Server
 from tests.admin.conftest import Done, Lab
 
 START = "2020-01-01#00:00:00:000"
@@ -511,6 +531,66 @@ async def test_a_group_is_put_where_another_one_is(lab: Lab, topic: str) -> None
     done = await lab.done(*line, "--new-group")
     assert done.out == f"clone group offset success. srcGroup[G], destGroup=[H], topic[{topic}]\n"
     assert await lab.committed("H", "T") == {0: 0, 1: 2}
+
+
+refusing: Routes[None] = Routes()
+"""A broker with one queue of T, in which G has an offset; it stores no other one."""
+QUEUE_OF_B = MessageQueue("T", "broker-b", 0)
+ANSWERS: dict[Endpoint[Any, Any], Body] = {
+    api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: SubscriptionGroupWrapper(),
+    api.GET_ALL_CONSUMER_OFFSET: ConsumerOffsets(offset_table={"T@G": {0: 0}}),
+    api.GET_TOPIC_STATS_INFO: TopicStatsTable(offset_table={QUEUE_OF_B: TopicOffset()}),
+    api.GET_CONSUMER_CONNECTION_LIST: ConsumerConnection(),
+    api.GET_BROKER_RUNTIME_INFO: KVTable(),
+    api.GET_CONSUME_STATS: ConsumeStats(offset_table={QUEUE_OF_B: OffsetWrapper()}),
+}
+for endpoint, body in ANSWERS.items():
+
+    @refusing.on(endpoint)
+    def answer(_: None, call: Call[Any], body: Body = body) -> Reply:
+        return Reply(body=body.encode())
+
+
+@refusing.on(api.UPDATE_CONSUMER_OFFSET)
+def refuse(_: None, call: Call[Any]) -> Reply:
+    raise Refused(1, "the disk is full")
+
+
+@pytest.fixture
+async def other() -> AsyncIterator[str]:
+    """The address of that broker."""
+    server = Server(Router(None, [refusing]))
+    await server.start("127.0.0.1", 0)
+    yield f"127.0.0.1:{server.port}"
+    await server.stop()
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["a part", "nothing"])
+async def test_a_clone_that_a_broker_did_not_take_is_told(lab: Lab, other: str, there: bool) -> None:
+    topic = "T" if there else "U"
+    await lab.topic("T")
+    await lab.topic("%RETRY%G")
+    await lab.commit("G", "T", 0)
+    queues = [TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1) for name in (topic, "%RETRY%G")]
+    await lab.register("broker-b", other, *queues)
+    done = await lab.mqadmin("cloneGroupOffset", "-s", "G", "-d", "H", "-t", topic, "--new-group")
+    if there:
+        assert (done.status, done.out) == (5, "")
+        assert "only 1 of 2 offsets were copied, the others not: broker-b: the disk is full (code 1" in done.err
+        assert await lab.committed("H", "T") == {0: 0}
+    else:
+        assert (done.status, done.out) == (1, "")
+        assert "nothing is known to have been copied: broker-b: the disk is full" in done.err
+
+
+async def test_a_clone_names_the_brokers_that_it_leaves_out(lab: Lab, other: str) -> None:
+    await lab.topic("T")
+    await lab.topic("U")
+    await lab.topic("%RETRY%G")
+    await lab.commit("G", "T", 0)
+    await lab.register("broker-b", other, TopicConfig(topic_name="%RETRY%G", read_queue_nums=1, write_queue_nums=1))
+    done = await lab.mqadmin("cloneGroupOffset", "-s", "G", "-d", "H", "-t", "U", "--new-group")
+    assert (done.status, done.err) == (0, "not copied: the offsets at broker-b, which U is not on\n")
 
 
 async def test_a_group_whose_members_would_undo_it_gets_no_clone(lab: Lab) -> None:

@@ -94,7 +94,7 @@ class Work:
 
     async def stored(self) -> list[int | None]:
         """Where the group stands at each broker."""
-        found = []
+        found: list[int | None] = []
         for broker in self.two.brokers.values():
             peer = await Peer().connect(broker.address)
             found += await stored(peer, f"{self.topic}@{self.group}") or [None]

@@ -35,10 +35,19 @@ def _judge(option: Option, named: str, value: str) -> None:
         raise BadValue(f"{named} takes true or false, not '{text}'")
     elif option.kind == "address":
         check_address(text, named)
-    elif option.kind == "time" or (option.kind == "place" and not _PLACE.fullmatch(text)):
+    elif option.kind == "time":
         point_of_time(text)
+    elif option.kind == "place" and not _PLACE.fullmatch(text):
+        _judge_place(option, named, text)
     elif option.choices and not option.kind and text not in option.choices:
         raise BadValue(f"{named} takes {', '.join(option.choices)}, not '{text}'")
+
+
+def _judge_place(option: Option, named: str, text: str) -> None:
+    try:
+        point_of_time(text)
+    except BadValue as error:
+        raise BadValue(f"{named} takes {option.help.partition(';')[0]}; {error}") from None
 
 
 def _judge_number(option: Option, named: str, text: str) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 
 from eruca.admin.command import TOPIC, Job, Shown, command
 from eruca.admin.errors import AdminError, BadValue, NotFound, Partial, Status
-from eruca.admin.lookups import END, consume_stats, masters_in, store_offset
+from eruca.admin.lookups import END, ask_each, consume_stats, masters_in, store_offset
 from eruca.admin.posix import INT64, Operand, Option
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Done
@@ -19,7 +19,7 @@ from eruca.admin.resets.choices import NEW_GROUP, SWITCHES, options
 from eruca.admin.resets.engine import Reset, performed, prepare, untouched
 from eruca.admin.resets.places import checked_time, is_file, place, queues
 from eruca.admin.resets.plan import Options, check, restarted, settles_in
-from eruca.admin.resets.survey import look
+from eruca.admin.resets.survey import BrokerSeen, look
 from eruca.admin.resets.targets import Exact, Nearest, Only, Table, Target
 from eruca.admin.results.answer import indented
 from eruca.admin.results.moves import QueueMove, StoredCopy, moves
@@ -378,17 +378,32 @@ async def clone_group_offset(job: Job) -> AsyncIterator[Shown]:
             f"would overwrite the offsets; stop them, or move them as well: mqadmin resetOffset -g {target} "
             f"-t {consumed[0]} --to group:{source}"
         )
-    brokers = {broker.name: broker.address for broker in survey.brokers}
-    for queue, offset in sorted(stats.offset_table.items()):
-        if queue.broker_name in brokers and offset.consumer_offset >= 0:
-            await store_offset(job.admin, brokers[queue.broker_name], target, queue, offset.consumer_offset)
-            copy = StoredCopy(
-                group=target,
-                topic=queue.topic,
-                broker=queue.broker_name,
-                queue_id=queue.queue_id,
-                offset=offset.consumer_offset,
-            )
-            yield Shown(copy, lambda: None)
+    wanted = {queue: each.consumer_offset for queue, each in stats.offset_table.items() if each.consumer_offset >= 0}
+    done: list[MessageQueue] = []
+
+    async def copy_at(broker: BrokerSeen) -> None:
+        for queue, offset in sorted(wanted.items()):
+            if queue.broker_name == broker.name:
+                await store_offset(job.admin, broker.address, target, queue, offset)
+                done.append(queue)
+
+    asked = await ask_each({broker.name: copy_at(broker) for broker in survey.brokers})
+    for queue in sorted(done):
+        copy = StoredCopy(
+            group=target,
+            topic=queue.topic,
+            broker=queue.broker_name,
+            queue_id=queue.queue_id,
+            offset=wanted[queue],
+        )
+        yield Shown(copy, lambda: None)
+    if asked.errors:
+        reasons = "; ".join(f"{name}: {error}" for name, error in sorted(asked.errors.items()))
+        if not done:
+            raise AdminError(f"nothing is known to have been copied: {reasons}")
+        raise Partial(f"only {len(done)} of {counted(len(wanted), 'offset')} were copied, the others not: {reasons}")
+    elsewhere = sorted({queue.broker_name for queue in wanted} - {broker.name for broker in survey.brokers})
+    if elsewhere:
+        job.say(f"not copied: the offsets at {', '.join(elsewhere)}, which {topic} is not on")
     text = f"clone group offset success. srcGroup[{source}], destGroup=[{target}], topic[{topic}]"
     yield Shown(None, partial(job.write, text))
