@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from eruca.protocol import api
+from eruca.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
+from eruca.protocol.errors import Refused
+from eruca.remoting import Call, Reply, Router, Routes
+from eruca.remoting.server import Server
 from tests.admin.conftest import Lab
 
 
@@ -61,6 +68,33 @@ async def test_members_of_deleted_topics_are_named_before_their_queues_go(lab: L
     assert alone.status == 1 and "--yes does it" in alone.err
     done = await lab.mqadmin("cleanUnusedTopic", "-b", lab.broker)
     assert done == (0, "success\n", users)
+
+
+guarded: Routes[None] = Routes()
+"""A broker that refuses to delete."""
+
+
+@guarded.on(api.GET_ALL_TOPIC_CONFIG)
+def topics_there(_: None, call: Call[Any]) -> Reply:
+    return Reply(body=TopicConfigSerializeWrapper(topic_config_table={"Orders": TopicConfig()}).encode())
+
+
+@guarded.on(api.DELETE_TOPIC_IN_BROKER)
+def refuse(_: None, call: Call[Any]) -> Reply:
+    raise Refused(1, "no permission")
+
+
+async def test_a_topic_that_one_broker_did_not_delete_is_told(lab: Lab) -> None:
+    await lab.topic("Orders")
+    server = Server(Router(None, [guarded]))
+    await server.start("127.0.0.1", 0)
+    address = f"127.0.0.1:{server.port}"
+    await lab.register("broker-b", address, TopicConfig(topic_name="Orders", read_queue_nums=1, write_queue_nums=1))
+    done = await lab.mqadmin("deleteTopic", "-c", "DefaultCluster", "-t", "Orders")
+    assert (done.status, done.out) == (5, "")
+    assert f"topic Orders was deleted at {lab.broker} only: no permission (code 1 from {address})" in done.err
+    assert "Orders" in (await lab.done("topicList")).out, "no nameserver forgets a topic that a broker has"
+    await server.stop()
 
 
 async def test_nobody_is_asked_about_what_nobody_uses(lab: Lab) -> None:

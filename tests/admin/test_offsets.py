@@ -493,6 +493,13 @@ async def test_one_queue_of_an_online_group_is_moved(lab: Lab, member: Member) -
     assert member.bodies[6:] == ["c"]
 
 
+async def test_what_is_no_place_is_answered_with_all_forms_of_places(lab: Lab) -> None:
+    done = await lab.mqadmin("resetOffset", "-g", "G", "-t", "T", "--to", "begin")
+    assert (done.status, done.out) == (2, "")
+    assert "option --to takes first, last, a time, an offset (such as 4100), +N or -N messages, group:OTHER" in done.err
+    assert "'begin' is no time: give ms since 1970, now, " in done.err
+
+
 async def test_all_topics_of_a_group_are_moved(lab: Lab) -> None:
     await lab.topic("%RETRY%G")
     for topic in ("T", "U"):

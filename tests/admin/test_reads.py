@@ -66,6 +66,15 @@ async def test_a_change_says_which_nameservers_have_it(lab: Lab, silent: Silent)
     assert err.startswith(f"mqadmin updateKvConfig: only {lab.nameserver} did it: <{silent.address}> did not answer ")
 
 
+async def test_a_refusal_of_one_nameserver_is_told_beside_the_silence_of_another(lab: Lab, silent: Silent) -> None:
+    line = ("updateNamesrvConfig", "-k", "noSuchKey", "-v", "v", "--timeout", "1")
+    status, out, err, _ = await mqadmin(f"{silent.address},{lab.nameserver}", *line)
+    assert (status, out) == (1, "")
+    assert (
+        f"<{silent.address}> did not answer " in err and f"unknown key noSuchKey (code 1 from {lab.nameserver})" in err
+    )
+
+
 async def test_a_nameserver_that_is_away_costs_nothing(lab: Lab) -> None:
     status, _, _, took = await mqadmin(f"127.0.0.1:{free_port()};{lab.nameserver}", "topicList")
     assert status == 0

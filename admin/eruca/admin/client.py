@@ -205,7 +205,10 @@ class Admin:
     async def call_nameservers(
         self, endpoint: Endpoint[A, R], header: A | None = None, body: bytes = b""
     ) -> list[Answer[R]]:
-        """Send a request to every nameserver. Raises PeerRefused or NoAnswer; Partial if some of them have done it."""
+        """Send a request to every nameserver. Raises Partial if some have done it, else what all of them said.
+
+        That is PeerRefused, NoAnswer, or AdminError where they said different things.
+        """
         calls = (self.call(address, endpoint, header, body) for address in self.nameservers)
         results = await asyncio.gather(*calls, return_exceptions=True)
         done, failures, answers = [], [], []
@@ -219,6 +222,8 @@ class Admin:
                 answers.append(result)
         if failures and done:
             raise Partial(f"only {', '.join(done)} did it: {'; '.join(map(str, failures))}")
+        if len({type(each) for each in failures}) > 1:
+            raise AdminError("; ".join(map(str, failures)))
         if failures:
             raise failures[0]
         return answers

@@ -23,7 +23,7 @@ from eruca.admin.command import (
     either,
     first_of,
 )
-from eruca.admin.errors import BadValue, NotFound, PeerRefused, Status, UsageError
+from eruca.admin.errors import BadValue, NotFound, Partial, PeerRefused, Status, UsageError
 from eruca.admin.lookups import ask_each, create_topic, has_value, online, readable_queues, running_infos
 from eruca.admin.posix import Option
 from eruca.admin.results import topics as found
@@ -189,8 +189,12 @@ async def drop_topic(job: Job, cluster: str, topic: str, *, was_there: bool | No
     masters = await job.admin.masters(cluster)
     if was_there is None:
         was_there = await _is_at(job.admin, masters, topic)
-    for master in masters:
-        await job.admin.call(master, api.DELETE_TOPIC_IN_BROKER, topics.OfTopic(topic=topic))
+    ask = topics.OfTopic(topic=topic)
+    asked = await ask_each({each: job.admin.call(each, api.DELETE_TOPIC_IN_BROKER, ask) for each in masters})
+    if asked.errors and asked.answers:
+        reasons = "; ".join(str(error) for _, error in sorted(asked.errors.items()))
+        raise Partial(f"topic {topic} was deleted at {', '.join(sorted(asked.answers))} only: {reasons}")
+    asked.strict()
     act = Act(action="delete", kind="topic", name=topic, place=cluster, done=was_there)
     yield Shown(act, partial(job.line, f"delete topic [{topic}] from cluster [{cluster}] success."))
     request = topics.DeleteTopicInNamesrv(topic=topic, cluster_name=cluster)
