@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import re
-import time
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from eruca.protocol.bodies import TopicConfig
 from tests.admin.conftest import Lab
 from tests.support.ports import free_port
 from tests.support.proxy import Proxy
+from tests.support.stopwatch import Stopwatch
 
 
 class Silent(NamedTuple):
@@ -45,9 +45,9 @@ def one_queue(topic: str) -> TopicConfig:
 
 async def mqadmin(nameservers: str, *line: str) -> tuple[int, str, str, float]:
     out, err = io.StringIO(), io.StringIO()
-    began = time.monotonic()
-    status = await run(line, {"NAMESRV_ADDR": nameservers}, out, err)
-    return status, out.getvalue(), err.getvalue(), time.monotonic() - began
+    with Stopwatch() as watch:
+        status = await run(line, {"NAMESRV_ADDR": nameservers}, out, err)
+    return status, out.getvalue(), err.getvalue(), watch.seconds
 
 
 async def test_a_nameserver_that_hangs_costs_half_a_second(lab: Lab, silent: Silent) -> None:
