@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from eruca.admin.cli import run
+from eruca.broker.app import BrokerApp
 from eruca.broker.config import BrokerConfig
 from eruca.protocol.bodies import (
     ConsumerData,
@@ -114,6 +115,20 @@ class Lab:
         more = {"brokerId": str(broker_id), "compressed": "false", "bodyCrc32": "0"}
         assert (await peer.ask(103, {**fields, **more}, body.encode())).code == 0
 
+    @asynccontextmanager
+    async def beside(self, name: str) -> AsyncIterator[str]:
+        """Another master of the cluster; its address."""
+        config = BrokerConfig(broker_name=name, broker_ip1="127.0.0.1", namesrv_addr=self.nameserver)
+        config.server.listen_port, config.server.bind_address = 0, "127.0.0.1"
+        config.store.store_path_root_dir = str(self.home / name)
+        _keep_small(config)
+        app = BrokerApp(config)
+        await app.start()
+        try:
+            yield app.address
+        finally:
+            await app.stop()
+
     async def producer(self, group: str) -> Peer:
         """An online producer of a group."""
         peer = await self._peer(None)
@@ -156,11 +171,15 @@ async def running_lab(tmp_path: Path, *, makes_topics: bool = True, accounts: Pa
     if accounts is not None:
         config.access.acl_enable = True
         config.rocketmq_home = str(accounts)
-    config.store.mapped_file_size_commit_log = 1 << 20
-    config.store.max_hash_slot_num = 128
-    config.store.max_index_num = 512
+    _keep_small(config)
     async with Cluster(tmp_path, broker=config) as cluster:
         lab = Lab(cluster, tmp_path / "home")
         yield lab
         for peer in lab.peers:
             await peer.close()
+
+
+def _keep_small(config: BrokerConfig) -> None:
+    config.store.mapped_file_size_commit_log = 1 << 20
+    config.store.max_hash_slot_num = 128
+    config.store.max_index_num = 512

@@ -437,6 +437,16 @@ async def stored_offset(admin: Admin, address: str, group: str, queue: MessageQu
     return (await admin.call(address, api.QUERY_CONSUMER_OFFSET, request)).header.offset
 
 
+async def kept_place(admin: Admin, address: str, group: str, queue: MessageQueue) -> int:
+    """The stored offset of a group in a queue; 0 where it has none."""
+    try:
+        return await stored_offset(admin, address, group, queue)
+    except PeerRefused as refused:
+        if refused.code != ResponseCode.QUERY_NOT_FOUND:
+            raise
+        return 0
+
+
 async def store_offset(admin: Admin, address: str, group: str, queue: MessageQueue, offset: int) -> None:
     """Store the offset of a group in a queue."""
     request = offsets.UpdateConsumerOffset(

@@ -24,10 +24,11 @@ def judge(options: Sequence[Option], given: Mapping[str, str], operand: Operand 
     for option in options:
         if option.takes_value and option.key in given:
             is_operand = operand is not None and option is operand.option
-            _judge(option, f"<{option.name}>" if is_operand else f"option {option}", given[option.key])
+            judge_one(option, f"<{option.name}>" if is_operand else f"option {option}", given[option.key])
 
 
-def _judge(option: Option, named: str, value: str) -> None:
+def judge_one(option: Option, named: str, value: str) -> None:
+    """Raise BadValue for a value that an option does not take; ``named`` is how the sentence calls it."""
     text = value.strip()
     if option.kind == "number" and not option.is_decimal:
         _judge_number(option, named, text)

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from eruca.admin.client import Admin
+from eruca.admin.commands import find
 from eruca.admin.console.changes import Changes
 from eruca.admin.console.guard import Keys
 from eruca.admin.console.resets import end_resets
@@ -76,7 +77,7 @@ async def opened(lab: Lab) -> AsyncIterator[Callable[[bool], Desk]]:
             said: list[str] = []
             environment = {"XDG_STATE_HOME": str(lab.home), "USER": "olivia"}
             console = Console(
-                admin, Watch(admin, every=0.1), Changes(environment, said.append), environment, "lab", write
+                admin, Watch(admin, every=0.1), Changes(environment, said.append), find, environment, "lab", write
             )
             console.watch.start()
             desks.append(Desk(console, Keys(hosts=HOSTS, write=write), said))

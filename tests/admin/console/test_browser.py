@@ -183,6 +183,7 @@ def test_a_group_is_found_reset_confirmed_and_taken_back(kitchen: Kitchen) -> No
     browser.press("Reset the group")
     browser.shows("Done: 4 of 4 queues confirmed", "#state")
     browser.until(lambda: len(kitchen.bodies) >= seen + 16, "all orders come again")
+    browser.fill("confirm", "shop")
     browser.press("Bring the group back to where it was")
     browser.shows(".json, begun", "#live")
     browser.shows("Done: 4 of 4 queues confirmed", "#state")

@@ -84,7 +84,7 @@ async def test_every_answer_forbids_scripts_of_others(desk: Desk) -> None:
 
 async def test_what_was_changed_is_logged_with_who_what_before_and_after(lab: Lab, desk: Desk) -> None:
     await lab.topic("T", 2)
-    fields = {"topic": "T", "readQueues": "3", "writeQueues": "3", "perm": "6", "brokers": "broker-a"}
+    fields = {"topic": "T", "readQueueNums": "3", "writeQueueNums": "3", "perm": "6", "brokers": "broker-a"}
     assert (await desk.post("/topics-change", **fields)).status_code == 303
     [line] = desk.said
     assert line.endswith(

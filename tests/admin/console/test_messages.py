@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+from collections.abc import Callable
+
 import pytest
 
 from eruca.admin.client import Admin
@@ -20,10 +24,10 @@ PLACE = "/messages/T/at/broker-a/0/0"
     "question",
     [
         {"topic": "T"},
-        {"topic": "T", "key": "k1"},
-        {"topic": "T", "queue": "broker-a:0"},
-        {"topic": "T", "queue": "broker-a:0", "offset": "0"},
-        {"topic": "T", "at": "yesterday 12:00"},
+        {"topic": "T", "msgKey": "k1"},
+        {"topic": "T", "brokerName": "broker-a", "queueId": "0"},
+        {"topic": "T", "brokerName": "broker-a", "queueId": "0", "offset": "0"},
+        {"topic": "T", "beginTimestamp": "yesterday 12:00"},
     ],
 )
 async def test_a_message_is_found(lab: Lab, desk: Desk, question: dict[str, str]) -> None:
@@ -37,11 +41,11 @@ async def test_a_message_is_found(lab: Lab, desk: Desk, question: dict[str, str]
 async def test_a_message_is_found_by_either_id(lab: Lab, desk: Desk) -> None:
     await lab.topic("T")
     [identity] = await lab.send("T", "hello")
-    assert "hello" in await desk.text(f"/messages?topic=T&id={identity}")
+    assert "hello" in await desk.text(f"/messages?topic=T&msgId={identity}")
     found = (await desk.json(PLACE))["message"]
     assert isinstance(found, dict) and found["id"] == identity
-    assert "hello" in await desk.text(f"/messages?id={found['offsetId']}")
-    assert "no message of topic T has the id none" in await desk.text("/messages?topic=T&id=none", 404)
+    assert "hello" in await desk.text(f"/messages?msgId={found['offsetId']}")
+    assert "no message of topic T has the id none" in await desk.text("/messages?topic=T&msgId=none", 404)
     assert "has no message of T at offset 7: its offsets are 0 to 0" in await desk.text(
         "/messages/T/at/broker-a/0/7", 404
     )
@@ -54,7 +58,7 @@ async def test_a_body_is_shown_as_text_json_and_hex_and_kept_as_a_file(lab: Lab,
     assert "{\n  &#34;a&#34;: [\n    &#34;ü&#34;\n  ]\n}" in page
     assert "000000  7b 22 61 22 3a 5b 22 c3  bc 22 5d 7d" in page
 
-    for path in ("/messages/T/at/broker-a/0/1", "/messages?topic=T", f"/messages?topic=T&key={SCRIPT}"):
+    for path in ("/messages/T/at/broker-a/0/1", "/messages?topic=T", f"/messages?topic=T&msgKey={SCRIPT}"):
         assert SCRIPT not in (await desk.browser.get(path)).text
     file = await desk.browser.get("/messages/T/at/broker-a/0/1/body")
     assert file.content == SCRIPT.encode()
@@ -73,7 +77,7 @@ async def test_a_body_that_is_no_text(lab: Lab, desk: Desk) -> None:
 
 async def test_a_message_is_sent_and_sent_again(lab: Lab, desk: Desk) -> None:
     await lab.topic("T")
-    sent = await desk.post("/topics/T/send", body="from the console", tags="t", keys="k", queue="broker-a:0")
+    sent = await desk.post("/topics/T/send", body="from the console", tags="t", key="k", broker="broker-a", qid="0")
     assert sent.headers["location"] == PLACE
     again = await desk.post(f"{PLACE}/again")
     assert again.headers["location"] == "/messages/T/at/broker-a/0/1"
@@ -148,6 +152,79 @@ async def test_a_marked_letter_goes_back_to_its_topic(lab: Lab, desk: Desk) -> N
     assert not any(name.startswith("DEAD_LETTER") for name in copy["properties"])
     assert "yes" in await desk.text("/dead-letters/g")
     assert "mark the letters" in (await desk.post("/dead-letters/g/back")).text
+
+
+async def sent_all(desk: Desk, rate: int = 10_000) -> str:
+    """Send all letters of g back; what the page says of the last time, and the button."""
+    answer = await desk.post("/dead-letters/g/back", all="on", rate=str(rate), confirm="g")
+    assert answer.status_code == 303, answer.text
+    sending = list(desk.console.tasks.values())[-1]
+    assert isinstance(sending, Task) and sending.task is not None
+    await sending.task
+    return await desk.text("/dead-letters/g")
+
+
+async def bodies_of(desk: Desk) -> list[str]:
+    copies = (await desk.json("/messages?topic=T"))["items"]
+    assert isinstance(copies, list)
+    return sorted(each["body"] for each in copies)
+
+
+async def test_what_was_sent_back_does_not_go_again(lab: Lab, desk: Desk) -> None:
+    await given_up(lab, "one", "two", "three")
+    assert "Send 3 back" in await desk.text("/dead-letters/g")
+    letters = (await desk.json("/dead-letters/g"))["items"]
+    assert isinstance(letters, list)
+    await desk.post("/dead-letters/g/back", places=letters[0]["place"])
+    assert "Send 2 back" in await desk.text("/dead-letters/g")
+    text = await sent_all(desk)
+    assert "2 of 3 sent back, 1 left out that were sent before, done" in text
+    assert "All that were not sent back" not in text
+    assert "0 of 3 sent back, 3 left out that were sent before, done" in await sent_all(desk)
+    assert await bodies_of(desk) == ["one", "one", "three", "three", "two", "two"]
+
+
+async def test_the_console_and_move_keep_one_place(lab: Lab, opened: Callable[[bool], Desk], desk: Desk) -> None:
+    """What either has sent back, neither sends again; also a console that was started again."""
+    await given_up(lab, "one", "two")
+    await lab.done("move", "g", "--count", "1")
+    assert "Send 1 back" in await desk.text("/dead-letters/g")
+    assert "1 of 2 sent back, 1 left out" in await sent_all(desk)
+    assert (await lab.done("move", "g", "--dry-run")).out == "0 dead letters are there\n"
+    other = opened(True)
+    await other.browser.get(other.keys.address)
+    assert "All that were not sent back" not in await other.text("/dead-letters/g")
+    assert await bodies_of(desk) == ["one", "one", "two", "two"]
+
+
+async def test_letters_that_are_on_their_way_back_are_not_sent_twice(lab: Lab, desk: Desk) -> None:
+    await given_up(lab, "one", "two")
+    one, other = await asyncio.gather(
+        *(desk.post("/dead-letters/g/back", all="on", rate="10000", confirm="g") for _ in range(2))
+    )
+    assert sorted((one.status_code, other.status_code)) == [303, 409]
+    assert "on their way back already" in (one.text + other.text)
+    [sending] = desk.console.tasks.values()
+    assert isinstance(sending, Task) and sending.task is not None
+    await sending.task
+    assert await bodies_of(desk) == ["one", "one", "two", "two"]
+
+
+async def test_the_first_letters_may_have_been_deleted(lab: Lab, desk: Desk) -> None:
+    """A group without a place whose queue of letters begins behind 0: the broker knows no offset of it at all."""
+    await given_up(lab, "one")
+    await lab.topic("big")
+    async with Admin([lab.nameserver]) as admin:
+        for _ in range(3):
+            await send(admin, MessageQueue("big", "broker-a", 0), lab.broker, b"x" * (700 << 10), {})
+        old = min((lab.home.parent / "store" / "commitlog").iterdir())
+        os.utime(old, (0, 0))
+        await lab.done("deleteExpiredCommitLog", "-b", lab.broker)
+        await send(admin, MessageQueue("%DLQ%g", "broker-a", 0), lab.broker, b"two", {"RETRY_TOPIC": "T"})
+    assert "Send 1 back" in await desk.text("/dead-letters/g")
+    dry = await lab.mqadmin("move", "g", "--dry-run")
+    assert (dry.status, dry.out) == (3, "1 dead letter is there\n"), dry
+    assert "1 of 1 sent back, done" in await sent_all(desk)
 
 
 async def test_all_letters_go_back_at_a_rate(lab: Lab, desk: Desk) -> None:

@@ -170,7 +170,7 @@ async def test_every_page_has_its_json(lab: Lab, desk: Desk) -> None:
 
 
 async def test_a_topic_is_created_after_its_difference_was_seen(lab: Lab, desk: Desk) -> None:
-    fields = {"topic": "New", "readQueues": "3", "writeQueues": "2", "perm": "6", "brokers": "broker-a"}
+    fields = {"topic": "New", "readQueueNums": "3", "writeQueueNums": "2", "perm": "6", "brokers": "broker-a"}
     page = await desk.browser.get("/topics-change", params=fields)
     assert "not there" in page.text and "3 queues to read, 2 to write, read and write" in page.text
     assert "New" not in (await lab.done("topicList")).out.split()
@@ -181,7 +181,7 @@ async def test_a_topic_is_created_after_its_difference_was_seen(lab: Lab, desk: 
 
 async def test_a_change_leaves_what_the_form_does_not_have(lab: Lab, desk: Desk) -> None:
     await lab.done("updateTopic", "-c", "DefaultCluster", "-t", "T", "-r", "2", "-w", "2", "-u", "true")
-    fields = {"topic": "T", "readQueues": "2", "writeQueues": "2", "perm": "4", "brokers": "broker-a"}
+    fields = {"topic": "T", "readQueueNums": "2", "writeQueueNums": "2", "perm": "4", "brokers": "broker-a"}
     await desk.post("/topics-change", **fields)
     [row] = [
         line.split() for line in (await lab.done("topicRoute", "-t", "T", "-l")).out.splitlines() if "broker-a" in line
@@ -192,11 +192,43 @@ async def test_a_change_leaves_what_the_form_does_not_have(lab: Lab, desk: Desk)
     assert "nothing would change" in page.text
 
 
+async def settings_at(lab: Lab, topic: str) -> dict[str, list[str]]:
+    """Queues to read and to write and the permission of a topic, by broker."""
+    rows = (await lab.done("topicRoute", "-t", topic, "-l")).rows
+    return {row[1]: row[-3:] for row in rows if row[1:] and row[1].startswith("broker")}
+
+
+@pytest.mark.parametrize("perm", ["0", "7"])
+async def test_a_topic_with_an_odd_permission_is_shown_and_keeps_it(lab: Lab, desk: Desk, perm: str) -> None:
+    await lab.done("updateTopic", "-c", "DefaultCluster", "-t", "T", "-r", "2", "-w", "2", "-p", perm)
+    page = await desk.browser.get("/topics-change?topic=T")
+    assert f"<option selected>{perm}</option>" in page.text
+    fields = {"topic": "T", "readQueueNums": "3", "writeQueueNums": "2", "perm": perm, "brokers": "broker-a"}
+    words = {"0": "nothing", "7": "read, write and inherit"}[perm]
+    assert f"3 queues to read, 2 to write, {words}" in (await desk.browser.get("/topics-change", params=fields)).text
+    assert (await desk.post("/topics-change", **fields)).status_code == 303
+    assert await settings_at(lab, "T") == {"broker-a": ["3", "2", perm]}
+
+
+async def test_a_field_that_is_empty_leaves_each_broker_what_it_has(lab: Lab, desk: Desk) -> None:
+    """The brokers of a topic may differ: a change of its permission must cut no queues."""
+    await lab.topic("T", 2)
+    config = TopicConfig(topic_name="T", read_queue_nums=8, write_queue_nums=8)
+    async with lab.beside("broker-b") as address:
+        async with Admin([lab.nameserver]) as admin:
+            await create_topic(admin, address, config)
+        page = (await desk.browser.get("/topics-change?topic=T")).text
+        assert 'id="readQueueNums" value=""' in page
+        fields = {"topic": "T", "readQueueNums": "", "writeQueueNums": "", "perm": "4", "brokers": "broker-a broker-b"}
+        assert (await desk.post("/topics-change", **fields)).status_code == 303
+        assert await settings_at(lab, "T") == {"broker-a": ["2", "2", "4"], "broker-b": ["8", "8", "4"]}
+
+
 @pytest.mark.parametrize(
-    ("field", "value"), [("readQueues", "0"), ("writeQueues", "many"), ("perm", "9"), ("brokers", "broker-z")]
+    ("field", "value"), [("readQueueNums", "-1"), ("writeQueueNums", "many"), ("perm", "9"), ("brokers", "broker-z")]
 )
 async def test_a_wrong_value_is_refused_in_a_sentence(desk: Desk, field: str, value: str) -> None:
-    fields = {"topic": "N", "readQueues": "3", "writeQueues": "2", "perm": "6", "brokers": "broker-a", field: value}
+    fields = {"topic": "N", "readQueueNums": "3", "writeQueueNums": "2", "perm": "6", "brokers": "broker-a", field: value}
     answer = await desk.post("/topics-change", **fields)
     assert answer.status_code == 400
     assert value in answer.text

@@ -52,7 +52,8 @@ async def test_the_form_has_the_switches_of_the_command(desk: Desk, member: Memb
     for name in switches:
         assert f'<input type="checkbox" name="{name}" id="{name}"' in page
     assert "Go on without brokers that do not answer</label>" in page
-    assert re.findall(r'name="([a-z-]+)" value="on"', page) == ["now", "force-active"]
+    confirmed = page.partition('method="post"')[2]
+    assert re.findall(r'type="hidden" name="([a-z-]+)" value="on"', confirmed) == ["now", "force-active"]
 
 
 async def test_a_dry_run_moves_nothing(lab: Lab, desk: Desk, member: Member) -> None:
@@ -75,7 +76,9 @@ async def test_a_reset_is_seen_to_be_done_and_taken_back(lab: Lab, desk: Desk, m
     await member.has(6)
     assert member.bodies == ["a", "b", "c"] * 2
 
-    back = await desk.post(f"{begun.headers['location']}/back")
+    unconfirmed = await desk.post(f"{begun.headers['location']}/back")
+    assert unconfirmed.status_code == 400 and "type g to confirm" in unconfirmed.text
+    back = await desk.post(f"{begun.headers['location']}/back", confirm="g")
     text = await ended(desk, back.headers["location"])
     assert "Done: 2 of 2 queues confirmed" in text
     assert re.search(r"broker-a 1 \d 3 confirmed", text)
@@ -98,7 +101,7 @@ async def test_only_the_queues_that_are_named_move(lab: Lab, desk: Desk) -> None
     await lab.send("T", "c", "d", queue=1)
     await lab.commit("g", "T", 2, 2)
     begun = await desk.post(
-        "/groups/g/reset", topic="T", to="1", queues="broker-a:1", **{"new-group": "on"}, confirm="g"
+        "/groups/g/reset", topic="T", to="1", queue="broker-a:1", **{"new-group": "on"}, confirm="g"
     )
     await ended(desk, begun.headers["location"])
     assert await lab.committed("g", "T") == {0: 2, 1: 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from eruca.admin.command import Job, command
+from eruca.admin.commands import find
 from eruca.admin.errors import AdminError
 from eruca.admin.posix import Option
 
@@ -38,6 +39,7 @@ async def console(job: Job) -> None:
         job.admin,
         place,
         write=job.has("write"),
+        commands=find,
         context=job.context,
         environment=job.environment,
         say=job.say,

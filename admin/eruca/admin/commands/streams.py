@@ -13,7 +13,7 @@ from eruca.admin.command import Job, Shown, command
 from eruca.admin.commands.templates import template
 from eruca.admin.errors import AdminError, BadValue, Partial, PeerRefused, Status, TimedOut
 from eruca.admin.expressions import sql_condition, tag_expression
-from eruca.admin.lookups import queues_and_brokers, stored_offset
+from eruca.admin.lookups import kept_place, queues_and_brokers
 from eruca.admin.posix import Operand, Option
 from eruca.admin.resets.places import place
 from eruca.admin.resets.targets import First, Shift
@@ -241,4 +241,4 @@ async def _places(admin: Admin, group: str) -> dict[MessageQueue, int]:
         if refused.code != ResponseCode.TOPIC_NOT_EXIST:
             raise
         return {}
-    return {queue: await stored_offset(admin, addresses[queue.broker_name], group, queue) for queue in queues}
+    return {queue: await kept_place(admin, addresses[queue.broker_name], group, queue) for queue in queues}

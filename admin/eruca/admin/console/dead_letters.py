@@ -1,7 +1,9 @@
 """Dead letters: groups that have any, the letters of one group, and the way back to their topics.
 
-A letter stays where it is when a copy is sent back: brokers delete letters with their files. What this console has sent
-back is marked. All letters are sent back in a task of its own, at a rate.
+A letter stays where it is when a copy is sent back: brokers delete letters with their files. A letter that was sent back
+is marked: one that this console has sent, or one before the group's place in the queue of letters, which ``mqadmin move``
+keeps and the console moves on as well. All letters that were not sent back are sent in a task of its own, at a rate, one
+task for a group at a time; so no letter goes twice but one that a person marks again.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from eruca.admin.client import Admin, broker_addresses
+from eruca.admin.console.forms import Field, form
 from eruca.admin.console.overview import Freshness, freshness
 from eruca.admin.console.shapes import segment
 from eruca.admin.console.visit import Console, Visit, act, now, page
 from eruca.admin.errors import AdminError, BadValue, NotFound
-from eruca.admin.lookups import ask_each, topic_stats
+from eruca.admin.lookups import ask_each, kept_place, store_offset, topic_stats
 from eruca.admin.messages import body_of, choose_queue, pull, send
 from eruca.admin.results.answer import Moment, PeerError, Result, Table, errors_of
 from eruca.admin.results.messages import Message, message_of
@@ -30,9 +33,10 @@ from eruca.protocol.record import Record
 
 MOST = 100
 """Letters on a page, the latest ones."""
-RATE = 100
-"""Letters per second, where the form says nothing."""
+RATE, FASTEST = 100, 10_000
+"""Letters per second: where the form says nothing, and at most."""
 BATCH = 32
+_ALL = form("move", "rate")
 
 
 class LettersOfGroup(Result, frozen=True, kw_only=True, rename="camel"):
@@ -83,7 +87,7 @@ class Letter(Result, frozen=True, kw_only=True, rename="camel"):
     """Empty where it does not say."""
     traceback: str
     sent_back: bool
-    """By this console, since it started."""
+    """By this console since it started, or by ``mqadmin move``."""
 
 
 class SendingBack(Result, frozen=True, kw_only=True, rename="camel"):
@@ -91,6 +95,8 @@ class SendingBack(Result, frozen=True, kw_only=True, rename="camel"):
 
     began: Moment
     sent: int
+    left_out: int
+    """Those that were sent back before."""
     of: int
     state: str
     """going, done or failed."""
@@ -102,6 +108,9 @@ class LettersPage(Table[Letter], frozen=True, kw_only=True, rename="camel"):
 
     group: str
     count: int | None
+    waiting: int | None
+    """Those that were not sent back."""
+    fields: list[Field]
     sending: list[SendingBack]
     seen: Freshness
 
@@ -114,6 +123,7 @@ class Task:
     began: Moment
     of: int = 0
     sent: int = 0
+    left_out: int = 0
     state: str = "going"
     error: str = ""
     task: asyncio.Task[None] | None = field(default=None, repr=False)
@@ -127,20 +137,34 @@ async def letters(visit: Visit) -> LettersPage:
     spans, addresses = await _spans(visit.admin, group, errors)
     share = max(1, MOST // max(1, len(spans)))
 
-    async def last(queue: MessageQueue) -> list[Letter]:
+    async def last(queue: MessageQueue) -> tuple[int, list[Letter]]:
+        """How many were not sent back, and the last ones."""
         first, end = spans[queue]
-        pulled = await pull(visit.admin, addresses[queue.broker_name], queue, max(first, end - share), share)
-        return [_letter(visit.console, queue, each) for each in pulled.records]
+        address = addresses[queue.broker_name]
+        begin = await kept_place(visit.admin, address, group, queue)
+        pulled = await pull(visit.admin, address, queue, max(first, end - share), share)
+        start, sent = max(first, begin), visit.console.sent_back[queue]
+        waiting = max(0, end - start) - sum(start <= each < end for each in sent)
+        return waiting, [_letter(visit.console, queue, each, begin) for each in pulled.records]
 
     asked = await ask_each({str(queue): last(queue) for queue in spans})
     errors += errors_of(asked.errors, "its letters are missing")
-    found = [each for of_queue in asked.answers.values() for each in of_queue]
+    found = [each for _, of_queue in asked.answers.values() for each in of_queue]
     return LettersPage(
         group=group,
         items=sorted(found, key=lambda each: each.message.stored.ms, reverse=True),
         count=None if errors else sum(end - first for first, end in spans.values()),
+        waiting=None if errors else sum(waiting for waiting, _ in asked.answers.values()),
+        fields=visit.fields(_ALL, usual={"rate": str(RATE)}),
         sending=[
-            SendingBack(began=each.began, sent=each.sent, of=each.of, state=each.state, error=each.error)
+            SendingBack(
+                began=each.began,
+                sent=each.sent,
+                left_out=each.left_out,
+                of=each.of,
+                state=each.state,
+                error=each.error,
+            )
             for each in _tasks(visit.console)
             if each.group == group
         ],
@@ -149,15 +173,24 @@ async def letters(visit: Visit) -> LettersPage:
     )
 
 
-def _letter(console: Console, queue: MessageQueue, record: Record) -> Letter:
-    place, error = f"{queue.broker_name}:{queue.queue_id}:{record.queue_offset}", last_error_of(record.properties)
+def _place(queue: MessageQueue, record: Record) -> str:
+    return f"{queue.broker_name}:{queue.queue_id}:{record.queue_offset}"
+
+
+def _was_sent(console: Console, queue: MessageQueue, record: Record, begin: int) -> bool:
+    """Whether a letter was sent back, where the group's place is ``begin``."""
+    return record.queue_offset < begin or record.queue_offset in console.sent_back[queue]
+
+
+def _letter(console: Console, queue: MessageQueue, record: Record, begin: int) -> Letter:
+    place, error = _place(queue, record), last_error_of(record.properties)
     return Letter(
         message=message_of(record, broker=queue.broker_name, body=body_of(record)[:200]),
         place=place,
         topic=record.properties.get(RETRY_TOPIC, ""),
         reason=str(error) if error.kind else "",
         traceback=error.traceback,
-        sent_back=f"{record.topic}:{place}" in console.sent_back,
+        sent_back=_was_sent(console, queue, record, begin),
     )
 
 
@@ -185,10 +218,10 @@ async def _spans(
 
 @act("/dead-letters/{group}/back")
 async def back(visit: Visit) -> str:
-    """Send marked letters back, or all that are there now."""
+    """Send marked letters back, or all that are there now and were not sent back."""
     group = visit.names["group"]
-    marked = [each for each in visit.form.get("places", "").split() if each]
-    if "all" in visit.form:
+    marked = list(dict.fromkeys(visit.given.get("places", "").split()))
+    if "all" in visit.given:
         visit.confirmed(group)
         await _begin_all(visit, group)
     elif not marked:
@@ -215,15 +248,23 @@ async def _send_marked(visit: Visit, group: str, places: Sequence[str]) -> None:
 
 
 async def _begin_all(visit: Visit, group: str) -> None:
-    rate = visit.number("rate", RATE)
-    if not 0 < rate <= 10_000:
-        raise BadValue(f"a rate is 1 to 10000 letters per second, not {rate}")
+    rate = visit.filled(_ALL).number("rate", RATE)
+    if rate > FASTEST:
+        raise BadValue(f"rate takes a whole number, {FASTEST} or less here, not {rate}")
+    if any(each.group == group and each.state == "going" for each in _tasks(visit.console)):
+        raise AdminError(f"nothing was sent: the letters of {group} are on their way back already")
+    sending = Task(group, now())
+    key = secrets.token_hex(4)
+    visit.console.tasks[key] = sending  # before anybody is asked: another form that comes meanwhile is refused
     errors: list[PeerError] = []
-    spans, addresses = await _spans(visit.admin, group, errors)
-    if errors:
-        raise AdminError(f"nothing was sent: {errors[0].peer}: {errors[0].text}")
-    sending = Task(group, now(), of=sum(end - first for first, end in spans.values()))
-    visit.console.tasks[secrets.token_hex(4)] = sending
+    try:
+        spans, addresses = await _spans(visit.admin, group, errors)
+        if errors:
+            raise AdminError(f"nothing was sent: {errors[0].peer}: {errors[0].text}")
+    except BaseException:
+        del visit.console.tasks[key]
+        raise
+    sending.of = sum(end - first for first, end in spans.values())
     sending.task = asyncio.create_task(_send_all(visit, sending, spans, addresses, 1 / rate))
 
 
@@ -236,17 +277,7 @@ async def _send_all(
 ) -> None:
     try:
         for queue, (first, end) in spans.items():
-            offset = first
-            while offset < end:
-                pulled = await pull(visit.admin, addresses[queue.broker_name], queue, offset, min(BATCH, end - offset))
-                for record in pulled.records:
-                    if record.queue_offset < end:
-                        await _send_back(visit, queue, record)
-                        sending.sent += 1
-                        await asyncio.sleep(pause)
-                if pulled.next_offset <= offset:
-                    break
-                offset = pulled.next_offset
+            await _send_queue(visit, sending, queue, (first, end), addresses[queue.broker_name], pause)
         sending.state = "done"
     except (AdminError, ProtocolError) as error:
         sending.state, sending.error = "failed", str(error)
@@ -255,16 +286,41 @@ async def _send_all(
         raise
 
 
+async def _send_queue(
+    visit: Visit, sending: Task, queue: MessageQueue, span: tuple[int, int], address: str, pause: float
+) -> None:
+    """Send the letters of a queue back that were not sent, and move the group's place behind them."""
+    first, end = span
+    begin = await kept_place(visit.admin, address, sending.group, queue)
+    offset = min(max(first, begin), end)
+    sending.left_out += offset - first
+    while offset < end:
+        pulled = await pull(visit.admin, address, queue, offset, min(BATCH, end - offset))
+        for record in pulled.records:
+            if record.queue_offset >= end:
+                break
+            if _was_sent(visit.console, queue, record, begin):
+                sending.left_out += 1
+                continue
+            await _send_back(visit, queue, record)
+            sending.sent += 1
+            await asyncio.sleep(pause)
+        if pulled.next_offset <= offset:
+            break
+        offset = pulled.next_offset
+        await store_offset(visit.admin, address, sending.group, queue, min(offset, end))
+
+
 async def _send_back(visit: Visit, letters_of: MessageQueue, record: Record) -> None:
     """A copy to the topic that the letter came from."""
-    place = f"{letters_of.broker_name}:{letters_of.queue_id}:{record.queue_offset}"
+    place = _place(letters_of, record)
     topic = record.properties.get(RETRY_TOPIC, "")
     if not topic:
         raise AdminError(f"the dead letter at {place} does not say which topic it came from")
     queue, address = await choose_queue(visit.admin, topic, None, None)
     properties = properties_of_copy(record.properties, place)
     sent = await send(visit.admin, queue, address, body_of(record), properties)
-    visit.console.sent_back.add(f"{record.topic}:{place}")
+    visit.console.sent_back[letters_of].add(record.queue_offset)
     visit.changed(
         f"dead letter {place} of {record.topic} sent to {topic}",
         "none",

@@ -114,7 +114,7 @@ async def group(visit: Visit) -> GroupPage:
         hint = nearest(name, [each.group for each in known.items]) if known else ""
         raise NotFound(f"no broker knows a consumer group {name}{hint}")
     threads = None
-    if client := visit.query.get("threads"):
+    if client := visit.given.get("threads"):
         threads = (await running_info(admin, name, client, True)).jstack or "it has given no threads"
     retry = [each for each in queues if each.topic == retry_topic(name)]
     watch = visit.console.watch

@@ -9,6 +9,7 @@ import asyncio
 import json
 
 from eruca.admin.client import HEAVY, Admin, broker_addresses
+from eruca.admin.console.forms import Field, Filled, form, search
 from eruca.admin.console.shapes import place_of
 from eruca.admin.console.visit import Visit, act, download, page, part
 from eruca.admin.errors import AdminError, BadValue, NotFound
@@ -34,40 +35,69 @@ HEX = 2 << 10
 """Bytes that are shown as hex."""
 
 
+_SEARCH = search(
+    form("queryMsgByKey", "topic", "msgKey"),
+    form("queryMsgById", "msgId"),
+    form("printMsg", "beginTimestamp"),
+    form("queryMsgByOffset", "brokerName", "queueId", "offset"),
+)
+
+
+Found = list[tuple[str, Record]]
+"""Messages with the names of their brokers."""
+
+
 class MessagesPage(Table[Message], frozen=True, kw_only=True, rename="camel"):
     """Messages that were found."""
 
     topic: str
     by: str
     """How they were found, in words; empty where nothing was asked."""
+    fields: list[Field]
+    refusal: str
+    """Why nothing was looked for."""
 
 
 @page("/messages", "messages.html")
 async def messages(visit: Visit) -> MessagesPage:
     """The form; filled in, what is found. Without id, key, queue and time: the last messages of a topic."""
-    given = {name: value.strip() for name, value in visit.query.items()}
-    topic, admin = given.get("topic", ""), visit.admin
+    by, refusal = "", ""
+    found: Found = []
     errors: list[PeerError] = []
-    if identity := given.get("id", ""):
-        by, found = f"id {identity}", await _by_id(admin, topic, identity, errors)
-    elif not topic:
-        by, found = "", []
-    elif key := given.get("key", ""):
+    try:
+        by, found = await _found(visit.admin, visit.filled(_SEARCH), errors)
+    except BadValue as error:
+        refusal = str(error)
+    return MessagesPage(
+        items=[message_of(record, broker=broker, body=body_of(record)[:200]) for broker, record in found[:MOST]],
+        topic=visit.given.get("topic", "").strip(),
+        by=by,
+        fields=visit.fields(_SEARCH),
+        refusal=refusal,
+        errors=errors,
+    )
+
+
+async def _found(admin: Admin, filled: Filled, errors: list[PeerError]) -> tuple[str, Found]:
+    """How messages were found, in words, and which. Raises BadValue for what names none."""
+    topic = filled.text("topic")
+    if identity := filled.text("msgId"):
+        return f"id {identity}", await _by_id(admin, topic, identity, errors)
+    if not topic:
+        if filled.given:
+            raise BadValue("give the topic, too: only a broker's id needs none")
+        return "", []
+    if key := filled.text("msgKey"):
         asked = await find(admin, topic, key, most=MOST)
         errors += errors_of(asked.errors, "its messages are missing")
-        by, found = f"key {key}", [(name, each) for name, each_of in asked.answers.items() for each in each_of]
-    elif queue := given.get("queue", ""):
-        by, found = await _by_place(visit, topic, queue)
-    elif time := given.get("at", ""):
-        by, found = f"time {time}", await _since(admin, topic, point_of_time(time), errors)
-    else:
-        by, found = "place: the last ones of each queue", await _last(admin, topic, errors)
-    items = [message_of(record, broker=broker, body=body_of(record)[:200]) for broker, record in found[:MOST]]
-    return MessagesPage(items=items, topic=topic, by=by, errors=errors)
-
-
-Found = list[tuple[str, Record]]
-"""Messages with the names of their brokers."""
+        return f"key {key}", [(name, each) for name, each_of in asked.answers.items() for each in each_of]
+    if filled.has("brokerName"):
+        return await _by_place(admin, topic, filled)
+    if filled.has("queueId") or filled.has("offset"):
+        raise BadValue("a queue and an offset are those of a broker: give its name, too")
+    if time := filled.text("beginTimestamp"):
+        return f"time {time}", await _since(admin, topic, point_of_time(time), errors)
+    return "place: the last ones of each queue", await _last(admin, topic, errors)
 
 
 async def _by_id(admin: Admin, topic: str, identity: str, errors: list[PeerError]) -> Found:
@@ -83,23 +113,21 @@ async def _by_id(admin: Admin, topic: str, identity: str, errors: list[PeerError
     return sorted(found, key=lambda each: each[1].store_timestamp)
 
 
-async def _by_place(visit: Visit, topic: str, place: str) -> tuple[str, Found]:
+async def _by_place(admin: Admin, topic: str, filled: Filled) -> tuple[str, Found]:
     """From an offset of a queue on; without an offset the last ones."""
-    broker, _, number = place.rpartition(":")
-    if not number.isdecimal():
-        raise BadValue(f"a queue is named broker:queue, such as broker-a:0, not '{place}'")
-    address = await _address(visit.admin, topic, broker)
-    queue = MessageQueue(topic, broker, int(number))
-    if text := visit.query.get("offset", "").strip():
-        if not text.isdecimal():
-            raise BadValue(f"an offset is a whole number, not '{text}'")
-        offset = int(text)
+    broker = filled.text("brokerName")
+    if not filled.has("queueId"):
+        raise BadValue("give the number of the queue, too")
+    address = await _address(admin, topic, broker)
+    queue = MessageQueue(topic, broker, filled.number("queueId", 0))
+    if filled.has("offset"):
+        offset = filled.number("offset", 0)
     else:
-        offset = max(0, await offset_at(visit.admin, address, queue, -1) - MOST)
-    pulled = await pull(visit.admin, address, queue, offset, MOST)
+        offset = max(0, await offset_at(admin, address, queue, -1) - MOST)
+    pulled = await pull(admin, address, queue, offset, MOST)
     if not pulled.records and pulled.next_offset > offset:
-        pulled = await pull(visit.admin, address, queue, pulled.next_offset, MOST)
-    return f"{place} from offset {offset}", [(broker, each) for each in pulled.records]
+        pulled = await pull(admin, address, queue, pulled.next_offset, MOST)
+    return f"{broker}:{queue.queue_id} from offset {offset}", [(broker, each) for each in pulled.records]
 
 
 async def _since(admin: Admin, topic: str, time: int, errors: list[PeerError]) -> Found:
@@ -267,7 +295,7 @@ async def send_again(visit: Visit) -> str:
 async def consume(visit: Visit) -> str:
     """Give the message to one member now (309)."""
     record, broker = await _record(visit)
-    group, blank, client = visit.given("member").partition(" ")
+    group, blank, client = visit.given.get("member", "").partition(" ")
     if not blank:
         raise BadValue("choose a member")
     request = clients.ConsumeMessageDirectly(consumer_group=group, client_id=client, msg_id=record.offset_message_id)

@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from eruca.admin.console.forms import Field, form
 from eruca.admin.console.groups import topics_in
 from eruca.admin.console.overview import Freshness, freshness
 from eruca.admin.console.visit import Console, Visit, act, now, page
 from eruca.admin.errors import AdminError, BadValue, NotFound
-from eruca.admin.posix import Option
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Done
 from eruca.admin.resets.choices import SWITCHES, options
 from eruca.admin.resets.engine import Reset, performed, prepare, untouched
-from eruca.admin.resets.places import place, queues
+from eruca.admin.resets.places import is_file, place, queues
 from eruca.admin.resets.plan import Options
 from eruca.admin.resets.targets import Only, Table, Target
 from eruca.admin.results.answer import Answer, Moment, Result
@@ -29,6 +29,7 @@ from eruca.admin.results.moves import QueueMove, moves
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.queues import MessageQueue
 
+_FORM = form("resetOffset", "topic", "to", "queue", "force", *(each.name for each in SWITCHES))
 LOOK = 15.0
 """Seconds to look whether the members moved."""
 LAST = 5.0
@@ -47,24 +48,11 @@ class ResetPlan(Result, frozen=True, kw_only=True, rename="camel"):
     """Messages that wait in the retry topic, which the reset does not touch."""
 
 
-class Switch(Result, frozen=True, kw_only=True, rename="camel"):
-    """A switch of the form, as the commands have it."""
-
-    name: str
-    text: str
-    on: bool
-
-
 class ResetPage(Answer, frozen=True, kw_only=True, rename="camel"):
     """The form of a reset; with what was filled in, its dry run."""
 
     group: str
-    topics: list[str]
-    topic: str
-    to: str
-    queues: str
-    back_only: bool
-    switches: list[Switch]
+    fields: list[Field]
     refusal: str
     """Why the reset would not be done."""
     plan: ResetPlan | None
@@ -73,42 +61,36 @@ class ResetPage(Answer, frozen=True, kw_only=True, rename="camel"):
 @page("/groups/{group}/reset", "reset.html")
 async def reset_page(visit: Visit) -> ResetPage:
     """The form and the dry run. Changes nothing."""
-    group, given = visit.names["group"], visit.query
+    group = visit.names["group"]
     topics, errors = await topics_in(visit.admin, group)
     plan, refusal = None, ""
-    if given.get("to", "").strip():
+    if visit.given.get("to", "").strip():
         try:
-            plan = await _plan_of(await _prepared(visit, group, given))
+            plan = await _plan_of(await _prepared(visit, group))
         except (AdminError, ProtocolError) as error:
             refusal = str(error)
+    usual = {"topic": topics[0] if len(topics) == 1 else "", "force": "true"}
     return ResetPage(
         group=group,
-        topics=topics,
-        topic=given.get("topic", topics[0] if len(topics) == 1 else ""),
-        to=given.get("to", ""),
-        queues=given.get("queues", ""),
-        back_only="backOnly" in given,
-        switches=[Switch(name=each.name, text=_label(each), on=each.name in given) for each in SWITCHES],
+        fields=visit.fields(_FORM, usual=usual, known={"topic": topics}),
         refusal=refusal,
         plan=plan,
         errors=errors,
     )
 
 
-def _label(option: Option) -> str:
-    """What a switch does, without what only a command line knows."""
-    text = option.help.partition(";")[0]
-    return text[:1].upper() + text[1:]
-
-
-async def _prepared(visit: Visit, group: str, given: Mapping[str, str]) -> Reset:
-    topic, to = given.get("topic", "").strip(), given.get("to", "").strip()
+async def _prepared(visit: Visit, group: str) -> Reset:
+    filled = visit.filled(_FORM)
+    topic, to = filled.text("topic"), filled.text("to")
     if not topic or not to:
         raise BadValue("give a topic and where to")
+    if is_file(to):
+        raise BadValue("this console reads no file of its machine: mqadmin resetOffset --from-file does")
     target = await place(visit.admin, topic, to)
-    if text := given.get("queues", "").strip():
-        target = Only(target, queues(text))
-    return await prepare(visit.admin, group, topic, target, options(given.keys(), force="backOnly" not in given))
+    if filled.has("queue"):
+        target = Only(target, queues(filled.text("queue")))
+    force = filled.text("force").lower() != "false"
+    return await prepare(visit.admin, group, topic, target, options(filled.given.keys(), force=force))
 
 
 async def _plan_of(reset: Reset) -> ResetPlan:
@@ -227,7 +209,7 @@ async def begin(visit: Visit) -> str:
     """Look again, and begin the reset."""
     group = visit.names["group"]
     visit.confirmed(group)
-    return _begin(visit, await _prepared(visit, group, visit.form))
+    return _begin(visit, await _prepared(visit, group))
 
 
 def _begin(visit: Visit, reset: Reset) -> str:
@@ -264,6 +246,7 @@ async def reset_progress(visit: Visit) -> ResetProgress:
 async def back(visit: Visit) -> str:
     """Bring the group back to the offsets from before: another reset."""
     progress = _running(visit).progress()
+    visit.confirmed(progress.group)
     if not progress.way_back:
         raise AdminError("nothing was changed: this reset has no way back")
     _, offsets = ways_back.read(progress.way_back)

@@ -16,6 +16,7 @@ import uvicorn
 from eruca.admin.client import Admin
 from eruca.admin.console.changes import Changes
 from eruca.admin.console.dead_letters import end_sending
+from eruca.admin.console.forms import Commands
 from eruca.admin.console.guard import Keys
 from eruca.admin.console.resets import end_resets
 from eruca.admin.console.site import application
@@ -82,6 +83,7 @@ async def serve(
     place: Listener,
     *,
     write: bool,
+    commands: Commands,
     context: str,
     environment: Mapping[str, str],
     say: Callable[[str], None],
@@ -93,7 +95,7 @@ async def serve(
         hosts=place.hosts(listening.getsockname()[1]), scheme="https" if place.certificate else "http", write=write
     )
     watch = Watch(admin)
-    console = Console(admin, watch, Changes(environment, say), environment, context, write)
+    console = Console(admin, watch, Changes(environment, say), commands, environment, context, write)
     config = uvicorn.Config(
         application(console, keys),
         log_level="warning",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from eruca.admin.client import Admin
+from eruca.admin.console.forms import Field, form
 from eruca.admin.console.overview import Freshness, SlaveDistance, distances, freshness
 from eruca.admin.console.shapes import segment
 from eruca.admin.console.visit import Visit, act, now, page, part
@@ -29,6 +30,7 @@ from eruca.admin.results.brokers import (
 from eruca.protocol import api, properties
 from eruca.protocol.bodies import ClusterInfo
 
+_CHANGE = form("updateBrokerConfig", "value")
 _OWN = {"brokerName", "brokerId", "brokerRole", "brokerIP1", "brokerIP2"}
 _OWN |= {"listenPort", "haListenPort", "haMasterAddress", "metricsPort"}
 """Settings in which brokers always differ, and paths."""
@@ -170,6 +172,7 @@ class SettingChange(Answer, frozen=True, kw_only=True, rename="camel"):
     address: str
     name: str
     value: str
+    fields: list[Field]
 
 
 @page("/brokers/{address}/settings/{name}", "setting.html")
@@ -177,7 +180,8 @@ async def setting(visit: Visit) -> SettingChange:
     """A setting as it is. Raises NotFound for one that the broker does not have."""
     await _name(visit)
     address, name = visit.names["address"], visit.names["name"]
-    return SettingChange(address=address, name=name, value=await _value(visit.admin, address, name))
+    value = await _value(visit.admin, address, name)
+    return SettingChange(address=address, name=name, value=value, fields=visit.fields(_CHANGE, usual={"value": value}))
 
 
 async def _value(admin: Admin, address: str, name: str) -> str:
@@ -191,7 +195,7 @@ async def _value(admin: Admin, address: str, name: str) -> str:
 async def change_setting(visit: Visit) -> str:
     """Change a setting at run time (25)."""
     await _name(visit)
-    address, name, value = visit.names["address"], visit.names["name"], visit.form.get("value", "").strip()
+    address, name, value = visit.names["address"], visit.names["name"], visit.filled(_CHANGE).text("value")
     before = await _value(visit.admin, address, name)
     if value == before:
         raise BadValue(f"nothing was changed: {name} is {before} already")

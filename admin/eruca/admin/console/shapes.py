@@ -35,8 +35,14 @@ def lag(value: Lag | None) -> str:
 
 
 def permission(perm: int) -> str:
-    """The permission of a topic, in words."""
-    return {2: "write", 4: "read", 6: "read and write", 7: "read, write and inherit"}.get(perm, str(perm))
+    """The permission of a topic, in words: its bits are 4 read, 2 write and 1 inherit, as templates of topics have."""
+    words = [word for bit, word in ((4, "read"), (2, "write"), (1, "inherit")) if perm & bit]
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:]))) or "nothing"
+
+
+def capital(text: str) -> str:
+    """A text that begins a line."""
+    return text[:1].upper() + text[1:]
 
 
 def percent(value: float | None) -> str:

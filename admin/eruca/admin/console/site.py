@@ -31,6 +31,7 @@ from eruca.protocol.errors import ProtocolError
 HERE = Path(__file__).parent
 _ABSENT = {ResponseCode.TOPIC_NOT_EXIST, ResponseCode.QUERY_NOT_FOUND, ResponseCode.CONSUMER_NOT_ONLINE}
 _JSON = "application/json"
+MOST_FIELDS = 10_000
 
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -68,7 +69,7 @@ class _Site:
         )
         functions: list[Callable[..., object]] = [shapes.figure, shapes.lag, shapes.percent, shapes.size, shapes.moment]
         functions += [shapes.duration, shapes.segment, shapes.line, shapes.highest, shapes.rows]
-        functions += [shapes.permission, shapes.timeline, harmless]
+        functions += [shapes.capital, shapes.permission, shapes.timeline, harmless]
         self._templates.filters.update({each.__name__: each for each in functions})
 
     async def icon(self, request: Request) -> Response:
@@ -116,11 +117,11 @@ class _Site:
         """A change; afterwards the browser asks for the page that it leads to."""
 
         async def answer(request: Request) -> Response:
-            form = _fields((await request.body()).decode(errors="replace"))
-            if not same(form.pop("form_token", ""), self._keys.form):
+            given = _fields((await request.body()).decode(errors="replace"))
+            if not same(given.pop("form_token", ""), self._keys.form):
                 raise HTTPException(403, "the form is of another run of the console: open its page again")
             try:
-                return RedirectResponse(await do(self._visit(request, form)), 303)
+                return RedirectResponse(await do(self._visit(request, given)), 303)
             except (AdminError, ProtocolError) as error:
                 return self._trouble(request, error)
 
@@ -137,12 +138,11 @@ class _Site:
             return Response(msgspec.json.encode({"error": text}), error.status_code, media_type=_JSON)
         return self._rendered(request, "error.html", error.status_code, text=text)
 
-    def _visit(self, request: Request, form: dict[str, str] | None = None) -> Visit:
+    def _visit(self, request: Request, given: dict[str, str] | None = None) -> Visit:
         return Visit(
             console=self._console,
             names={name: str(value) for name, value in request.path_params.items()},
-            query=dict(request.query_params),
-            form=form or {},
+            given=_fields(request.url.query) if given is None else given,
             peer=f"{request.client.host}:{request.client.port}" if request.client else "",
         )
 
@@ -162,10 +162,14 @@ class _Site:
 
 def _fields(text: str) -> dict[str, str]:
     """What was filled in; several values of one name have blanks between them."""
-    found: dict[str, str] = {}
-    for name, value in parse_qsl(text, keep_blank_values=True):
-        found[name] = f"{found[name]} {value}" if name in found else value
-    return found
+    found: dict[str, list[str]] = {}
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise HTTPException(400, f"a form has at most {MOST_FIELDS} fields") from None
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return {name: " ".join(each) for name, each in found.items()}
 
 
 def _status(error: Exception) -> int:

@@ -6,11 +6,12 @@ The list is made of the settings of all masters (21), asked for side by side: on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import msgspec
 
 from eruca.admin.client import Admin
+from eruca.admin.console.forms import Field, form
 from eruca.admin.console.overview import Freshness, freshness
 from eruca.admin.console.shapes import permission, place_of, segment
 from eruca.admin.console.visit import Visit, act, now, page, part
@@ -24,12 +25,14 @@ from eruca.admin.results.topics import TopicRoute, TopicStatus, topic_route, top
 from eruca.admin.results.users import Users, users_of_topic
 from eruca.admin.text import counted, nearest
 from eruca.protocol import api
-from eruca.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
+from eruca.protocol.bodies import PERM_WRITE, TopicConfig, TopicConfigSerializeWrapper
 from eruca.protocol.headers import topics as requests
 from eruca.protocol.names import is_dead_letter_topic, is_retry_topic, is_system_topic, reply_topic
 
-MOST_QUEUES = 1024
-PERMISSIONS = (2, 4, 6)
+_CHANGE = form("updateTopic", "topic", "readQueueNums", "writeQueueNums", "perm")
+_SEND = form("sendMessage", "body", "tags", "key", "broker", "qid")
+_NEW = TopicConfig(read_queue_nums=8, write_queue_nums=8, perm=6)
+"""What a topic has where the form says nothing; as for the command."""
 
 
 class TopicRow(Result, frozen=True, kw_only=True, rename="camel"):
@@ -65,7 +68,7 @@ async def topics(visit: Visit) -> TopicsPage:
     await visit.console.watch.seen()
     own = _of_servers(visit.console.watch)
     items = [_row(name, places, own) for name, places in sorted(rows.items())]
-    shown = items if visit.query.get("system") else [each for each in items if not each.is_system]
+    shown = items if visit.given.get("system") else [each for each in items if not each.is_system]
     errors = errors_of(asked.errors, "topics that only it has are missing")
     return TopicsPage(items=shown, hidden=len(items) - len(shown), at=now(), errors=errors)
 
@@ -148,15 +151,7 @@ async def topic(visit: Visit) -> TopicPage:
     for table in (status, figures):
         errors += table.errors if table is not None else []
     settings = [
-        TopicSettings(
-            broker=broker,
-            read_queues=table[name].read_queue_nums,
-            write_queues=table[name].write_queue_nums,
-            perm=table[name].perm,
-            order=table[name].order,
-        )
-        for broker, table in sorted(asked.answers.items())
-        if name in table
+        _settings_of(broker, table[name]) for broker, table in sorted(asked.answers.items()) if name in table
     ]
     return TopicPage(
         topic=name,
@@ -167,6 +162,16 @@ async def topic(visit: Visit) -> TopicPage:
         at=now(),
         seen=freshness(0.0, ""),
         errors=errors,
+    )
+
+
+def _settings_of(broker: str, config: TopicConfig) -> TopicSettings:
+    return TopicSettings(
+        broker=broker,
+        read_queues=config.read_queue_nums,
+        write_queues=config.write_queue_nums,
+        perm=config.perm,
+        order=config.order,
     )
 
 
@@ -206,10 +211,13 @@ class TopicChange(Answer, frozen=True, kw_only=True, rename="camel"):
     topic: str
     brokers: list[str]
     chosen: list[str]
-    read_queues: int
-    write_queues: int
-    perm: int
+    fields: list[Field]
+    """A field that is empty leaves each broker what it has."""
+    now: list[TopicSettings]
+    """What is there."""
     differences: list[Difference]
+    refusal: str
+    """Why the change would not be made."""
     checked: bool
     """Whether the form was filled in: then the differences are true."""
 
@@ -217,47 +225,70 @@ class TopicChange(Answer, frozen=True, kw_only=True, rename="camel"):
 @page("/topics-change", "topic_change.html")
 async def topic_change(visit: Visit) -> TopicChange:
     """The form; filled in, the difference at each broker. Changes nothing."""
-    return await _change(visit, visit.query)
-
-
-async def _change(visit: Visit, given: Mapping[str, str]) -> TopicChange:
-    name = given.get("topic", "").strip()
+    name = visit.given.get("topic", "").strip()
+    checked = len(visit.given) > 1  # a link to the form gives the topic alone
     asked = await settings_of_masters(visit.admin)
+    there = {broker: table[name] for broker, table in sorted(asked.answers.items()) if name in table}
     brokers = sorted({*asked.answers, *asked.errors})
-    there = {broker: table[name] for broker, table in asked.answers.items() if name in table}
-    first = next(iter(there.values()), TopicConfig(read_queue_nums=8, write_queue_nums=8))
-    checked = "perm" in given
-    chosen = [each for each in given.get("brokers", "").split(",") if each] or sorted(there) or brokers
-    unknown = [each for each in chosen if each not in brokers]
-    if unknown:
-        raise BadValue(f"there is no broker {unknown[0]}; there are: {', '.join(brokers)}")
-    change = TopicChange(
+    chosen = visit.given.get("brokers", "").split() if checked else sorted(there) or brokers
+    usual = {"topic": name, **_in_common(list(there.values()) or [_NEW])}
+    changes, refusal = {}, ""
+    try:
+        changes = _changes(visit, asked, chosen) if checked else {}
+    except BadValue as error:
+        refusal = str(error)
+    return TopicChange(
         topic=name,
         brokers=brokers,
         chosen=chosen,
-        read_queues=_queues(given, "readQueues", first.read_queue_nums),
-        write_queues=_queues(given, "writeQueues", first.write_queue_nums),
-        perm=_perm(given, first.perm),
-        differences=[],
+        fields=visit.fields(_CHANGE, usual=usual),
+        now=[_settings_of(broker, config) for broker, config in there.items()],
+        differences=[
+            Difference(broker=broker, before=_words(there.get(broker)), after=_words(config))
+            for broker, config in changes.items()
+        ],
+        refusal=refusal,
         checked=checked,
         errors=errors_of(asked.errors, "what it has is not known"),
     )
-    if checked and name:
-        for broker in chosen:
-            if broker not in asked.answers:
-                continue
-            before, after = _words(there.get(broker)), _words(_wanted(change, there.get(broker)))
-            if before != after:
-                change.differences.append(Difference(broker=broker, before=before, after=after))
-    return change
 
 
-def _wanted(change: TopicChange, there: TopicConfig | None) -> TopicConfig:
-    """What a broker's own settings become; what the form does not have stays."""
-    base = there or TopicConfig(topic_name=change.topic)
-    return msgspec.structs.replace(
-        base, read_queue_nums=change.read_queues, write_queue_nums=change.write_queues, perm=change.perm
-    )
+def _in_common(configs: Sequence[TopicConfig]) -> dict[str, str]:
+    """The settings that are the same at all brokers; empty where they are not."""
+
+    def same(values: set[int]) -> str:
+        return str(values.pop()) if len(values) == 1 else ""
+
+    return {
+        "readQueueNums": same({each.read_queue_nums for each in configs}),
+        "writeQueueNums": same({each.write_queue_nums for each in configs}),
+        "perm": same({each.perm for each in configs}),
+    }
+
+
+def _changes(visit: Visit, asked: Asked[dict[str, TopicConfig]], chosen: Sequence[str]) -> dict[str, TopicConfig]:
+    """The settings of the topic at each chosen broker where they would become others. Raises BadValue."""
+    filled = visit.filled(_CHANGE)
+    name, brokers = filled.text("topic"), sorted({*asked.answers, *asked.errors})
+    if not chosen:
+        raise BadValue(f"mark the brokers that are to have the topic; there are: {', '.join(brokers)}")
+    if unknown := [each for each in chosen if each not in brokers]:
+        raise BadValue(f"there is no broker {unknown[0]}; there are: {', '.join(brokers)}")
+    changes = {}
+    for broker in chosen:
+        if broker not in asked.answers:
+            continue
+        old = asked.answers[broker].get(name)
+        base = old or msgspec.structs.replace(_NEW, topic_name=name)
+        new = msgspec.structs.replace(
+            base,
+            read_queue_nums=filled.number("readQueueNums", base.read_queue_nums),
+            write_queue_nums=filled.number("writeQueueNums", base.write_queue_nums),
+            perm=filled.number("perm", base.perm),
+        )
+        if new != old:
+            changes[broker] = new
+    return changes
 
 
 def _words(config: TopicConfig | None) -> str:
@@ -267,34 +298,29 @@ def _words(config: TopicConfig | None) -> str:
     return f"{queues}, {permission(config.perm)}"
 
 
-def _queues(given: Mapping[str, str], name: str, usual: int) -> int:
-    text = given.get(name, "").strip() or str(usual)
-    if not text.isdecimal() or not 0 < int(text) <= MOST_QUEUES:
-        raise BadValue(f"{name} is a number from 1 to {MOST_QUEUES}, not '{text}'")
-    return int(text)
-
-
-def _perm(given: Mapping[str, str], usual: int) -> int:
-    text = given.get("perm", "").strip() or str(usual)
-    if not text.isdecimal() or int(text) not in PERMISSIONS:
-        raise BadValue(f"perm is 2 (write), 4 (read) or 6 (both), not '{text}'")
-    return int(text)
-
-
 @act("/topics-change")
 async def change_topic(visit: Visit) -> str:
     """Create or change a topic at the brokers that were chosen (17)."""
-    visit.given("topic")
-    change = await _change(visit, visit.form)
-    if change.errors:
-        raise AdminError(f"nothing was changed: {change.errors[0].peer} did not answer: {change.errors[0].text}")
-    there = await settings_of_masters(visit.admin)
+    name, chosen = visit.filled(_CHANGE).text("topic"), visit.given.get("brokers", "").split()
+    asked = await settings_of_masters(visit.admin)
+    changes = _changes(visit, asked, chosen)
+    if silent := [each for each in chosen if each in asked.errors]:
+        raise AdminError(f"nothing was changed: {silent[0]} did not answer: {asked.errors[silent[0]]}")
     addresses = await masters(visit.admin)
-    for each in change.differences:
-        config = _wanted(change, there.answers.get(each.broker, {}).get(change.topic))
-        await create_topic(visit.admin, addresses[each.broker], config)
-        visit.changed(f"topic {change.topic} at {each.broker}", each.before or "none", each.after)
-    return f"/topics/{segment(change.topic)}"
+    done: list[str] = []
+    for broker, config in changes.items():
+        try:
+            await create_topic(visit.admin, addresses[broker], config)
+        except AdminError as error:
+            raise AdminError(f"{broker} was not changed: {error}; {_so_far(done)}") from None
+        done.append(broker)
+        old = _words(asked.answers[broker].get(name)) or "none"
+        visit.changed(f"topic {name} at {broker}", old, _words(config))
+    return f"/topics/{segment(name)}"
+
+
+def _so_far(done: Sequence[str]) -> str:
+    return f"changed before: {', '.join(done)}" if done else "nothing else was changed"
 
 
 class TopicDeletion(Answer, frozen=True, kw_only=True, rename="camel"):
@@ -335,9 +361,14 @@ async def delete_topic(visit: Visit) -> str:
     if None in at.values():
         away = ", ".join(broker for broker, address in at.items() if address is None)
         raise AdminError(f"nothing was changed: the master of {away} is away, and would bring the topic back")
+    done: list[str] = []
     for broker, address in at.items():
         if address is not None:
-            await admin.call(address, api.DELETE_TOPIC_IN_BROKER, requests.OfTopic(topic=name))
+            try:
+                await admin.call(address, api.DELETE_TOPIC_IN_BROKER, requests.OfTopic(topic=name))
+            except AdminError as error:
+                raise AdminError(f"{broker} has not deleted it: {error}; {_so_far(done)}") from None
+            done.append(broker)
             visit.changed(f"topic {name} at {broker}", "there", "deleted")
     await admin.call_nameservers(api.DELETE_TOPIC_IN_NAMESRV, requests.DeleteTopicInNamesrv(topic=name))
     return "/topics"
@@ -350,8 +381,7 @@ class Sending(Answer, frozen=True, kw_only=True, rename="camel"):
     """The form of a message for a topic."""
 
     topic: str
-    queues: list[str]
-    """``broker:queue`` of each that may be written to."""
+    fields: list[Field]
 
 
 @page("/topics/{topic}/send", "topic_send.html")
@@ -359,26 +389,20 @@ async def sending(visit: Visit) -> Sending:
     """The form of a message."""
     name = visit.names["topic"]
     route = await visit.admin.route(name)
-    return Sending(
-        topic=name,
-        queues=[
-            f"{each.broker_name}:{queue}"
-            for each in route.queue_datas
-            if each.perm & 2
-            for queue in range(each.write_queue_nums)
-        ],
-    )
+    brokers = [each.broker_name for each in route.queue_datas if each.perm & PERM_WRITE]
+    return Sending(topic=name, fields=visit.fields(_SEND, known={"broker": brokers}))
 
 
 @act("/topics/{topic}/send")
 async def send_message(visit: Visit) -> str:
     """Send one message (310), and show it."""
-    name, body = visit.names["topic"], visit.form.get("body", "")
-    if not body:
-        raise BadValue("the message has no body")
-    broker, _, number = visit.form.get("queue", "").rpartition(":")
-    queue, address = await choose_queue(visit.admin, name, broker or None, int(number) if broker else None)
-    properties = message_properties(visit.form.get("tags", "").strip(), visit.form.get("keys", "").strip())
-    sent = await send(visit.admin, queue, address, body.replace("\r\n", "\n").encode(), properties)
+    name, filled = visit.names["topic"], visit.filled(_SEND)
+    if filled.has("qid") and not filled.has("broker"):
+        raise BadValue("the number of a queue is one of a broker: give the broker, too")
+    number = filled.number("qid", 0) if filled.has("qid") else None
+    queue, address = await choose_queue(visit.admin, name, filled.text("broker") or None, number)
+    properties = message_properties(filled.text("tags"), filled.text("key"))
+    body = filled.given["body"].replace("\r\n", "\n").encode()
+    sent = await send(visit.admin, queue, address, body, properties)
     visit.changed(f"message {sent.unique_key} to {name}", "none", f"{queue.broker_name}:{sent.queue.queue_id}")
     return place_of(sent.queue, sent.queue_offset)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -16,10 +17,12 @@ import msgspec
 
 from eruca.admin.client import Admin
 from eruca.admin.console.changes import Changes
+from eruca.admin.console.forms import Commands, Field, Filled, Form
 from eruca.admin.console.watch import Watch
 from eruca.admin.errors import BadValue, NoAnswer
 from eruca.admin.lookups import ask_each
 from eruca.admin.results.answer import Moment, PeerError, errors_of
+from eruca.protocol.queues import MessageQueue
 
 T = TypeVar("T")
 
@@ -31,6 +34,8 @@ class Console:
     admin: Admin
     watch: Watch
     changes: Changes
+    commands: Commands
+    """Where the forms find their declarations."""
     environment: Mapping[str, str]
     context: str = ""
     """The name of the cluster, as the operator calls it."""
@@ -39,8 +44,8 @@ class Console:
     """The resets that were begun, by their ids; the page of resets knows their type."""
     tasks: dict[str, object] = field(default_factory=dict)
     """Dead letters that were begun to be sent back, by their ids; their page knows the type."""
-    sent_back: set[str] = field(default_factory=set)
-    """Topics and places of the dead letters that were sent back."""
+    sent_back: defaultdict[MessageQueue, set[int]] = field(default_factory=lambda: defaultdict(set))
+    """The offsets of the dead letters that were sent back, by the queues of letters."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +55,8 @@ class Visit:
     console: Console
     names: Mapping[str, str]
     """The variable parts of the path."""
-    query: Mapping[str, str]
-    form: Mapping[str, str]
-    """What was filled in; empty where a page is only asked for."""
+    given: Mapping[str, str]
+    """What was filled in: the question of a page, the form of a change."""
     peer: str
     """The address of the browser."""
 
@@ -61,26 +65,19 @@ class Visit:
         """The connections to the cluster."""
         return self.console.admin
 
-    def given(self, name: str) -> str:
-        """A field of the form, which must be there. Raises BadValue."""
-        text = self.form.get(name, "").strip()
-        if not text:
-            raise BadValue(f"the form lacks {name}")
-        return text
+    def filled(self, form: Form) -> Filled:
+        """What was filled in, as the options of the form take it. Raises BadValue."""
+        return form.filled(self.console.commands, self.given)
 
-    def number(self, name: str, usual: int | None = None) -> int:
-        """A field of the form, or of the question, as a whole number. Raises BadValue."""
-        text = (self.form or self.query).get(name, "").strip()
-        if not text and usual is not None:
-            return usual
-        try:
-            return int(text)
-        except ValueError:
-            raise BadValue(f"{name} is a whole number, not '{text}'") from None
+    def fields(
+        self, form: Form, *, usual: Mapping[str, str] | None = None, known: Mapping[str, Sequence[str]] | None = None
+    ) -> list[Field]:
+        """The fields of a form, with what was filled in."""
+        return form.fields(self.console.commands, self.given, usual=usual, known=known)
 
     def confirmed(self, name: str) -> None:
         """Check that the person has typed the name of what is to be changed. Raises BadValue."""
-        if self.form.get("confirm", "").strip() != name:
+        if self.given.get("confirm", "").strip() != name:
             raise BadValue(f"nothing was changed: type {name} to confirm")
 
     def changed(self, what: str, before: object, after: object) -> None:
