@@ -116,7 +116,7 @@ class Lab:
         assert (await peer.ask(103, {**fields, **more}, body.encode())).code == 0
 
     @asynccontextmanager
-    async def beside(self, name: str) -> AsyncIterator[str]:
+    async def another_master(self, name: str) -> AsyncIterator[str]:
         """Another master of the cluster; its address."""
         config = BrokerConfig(broker_name=name, broker_ip1="127.0.0.1", namesrv_addr=self.nameserver)
         config.server.listen_port, config.server.bind_address = 0, "127.0.0.1"

@@ -26,7 +26,10 @@ async def test_the_printed_address_lets_a_browser_in(desk: Desk) -> None:
         assert (await browser.get("/")).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/", "/api/", "/topics", "/groups/g/reset", "/nowhere"])
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/api/", "/topics", "/groups/g/reset", "/nowhere", "/favicon.ico/x", "/static/none", "/static/%2e%2e/topics"],
+)
 async def test_nothing_is_shown_without_the_token(desk: Desk, path: str) -> None:
     async with desk.stranger() as browser:
         assert (await browser.get(path)).status_code == 403

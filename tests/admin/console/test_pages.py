@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -143,6 +144,21 @@ async def test_names_stay_text(lab: Lab, desk: Desk) -> None:
         assert "<script>" not in answer.text, page
 
 
+async def test_no_name_turns_the_direction_of_writing(lab: Lab, desk: Desk) -> None:
+    """Names of topics and groups and ids of clients come from anybody: what controls a page is shown, as in a list."""
+    name = "abc\u202ecba"
+    await lab.topic("T")
+    await lab.register("broker-b", lab.broker, TopicConfig(topic_name=f"%RETRY%{name}"))
+    await lab.member("g", "T", client_id=name)
+    await desk.looked()
+    await desk.looked()
+    pages = ("/groups", "/groups/g", f"/brokers/{lab.broker}", f"/groups/{name}/reset")
+    for page in pages:
+        text = (await desk.browser.get(page)).text
+        assert "abc\\u202ecba" in text, page
+        assert "\u202e" not in re.sub(r' (?:value|id|name)="[^"]*"', "", text), page
+
+
 async def test_every_page_has_its_json(lab: Lab, desk: Desk) -> None:
     await consumed(lab)
     names = {
@@ -202,7 +218,7 @@ async def settings_at(lab: Lab, topic: str) -> dict[str, list[str]]:
 async def test_a_topic_with_an_odd_permission_is_shown_and_keeps_it(lab: Lab, desk: Desk, perm: str) -> None:
     await lab.done("updateTopic", "-c", "DefaultCluster", "-t", "T", "-r", "2", "-w", "2", "-p", perm)
     page = await desk.browser.get("/topics-change?topic=T")
-    assert f"<option selected>{perm}</option>" in page.text
+    assert f'<option value="{perm}" selected>{perm}</option>' in page.text
     fields = {"topic": "T", "readQueueNums": "3", "writeQueueNums": "2", "perm": perm, "brokers": "broker-a"}
     words = {"0": "nothing", "7": "read, write and inherit"}[perm]
     assert f"3 queues to read, 2 to write, {words}" in (await desk.browser.get("/topics-change", params=fields)).text
@@ -214,7 +230,7 @@ async def test_a_field_that_is_empty_leaves_each_broker_what_it_has(lab: Lab, de
     """The brokers of a topic may differ: a change of its permission must cut no queues."""
     await lab.topic("T", 2)
     config = TopicConfig(topic_name="T", read_queue_nums=8, write_queue_nums=8)
-    async with lab.beside("broker-b") as address:
+    async with lab.another_master("broker-b") as address:
         async with Admin([lab.nameserver]) as admin:
             await create_topic(admin, address, config)
         page = (await desk.browser.get("/topics-change?topic=T")).text
@@ -228,7 +244,14 @@ async def test_a_field_that_is_empty_leaves_each_broker_what_it_has(lab: Lab, de
     ("field", "value"), [("readQueueNums", "-1"), ("writeQueueNums", "many"), ("perm", "9"), ("brokers", "broker-z")]
 )
 async def test_a_wrong_value_is_refused_in_a_sentence(desk: Desk, field: str, value: str) -> None:
-    fields = {"topic": "N", "readQueueNums": "3", "writeQueueNums": "2", "perm": "6", "brokers": "broker-a", field: value}
+    fields = {
+        "topic": "N",
+        "readQueueNums": "3",
+        "writeQueueNums": "2",
+        "perm": "6",
+        "brokers": "broker-a",
+        field: value,
+    }
     answer = await desk.post("/topics-change", **fields)
     assert answer.status_code == 400
     assert value in answer.text

@@ -27,9 +27,7 @@ async def test_no_page_waits_for_an_acknowledgement_of_its_head(lab: Lab) -> Non
     opened: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     place = listener("127.0.0.1:0", "", "", "")
     async with Admin([lab.nameserver]) as admin:
-        serving = asyncio.create_task(
-            serve(admin, place, **SERVED, say=lambda _: None, ready=opened.set_result)
-        )
+        serving = asyncio.create_task(serve(admin, place, **SERVED, say=lambda _: None, ready=opened.set_result))
         address = urlsplit(await opened)
         took = []
         async with httpx.AsyncClient(base_url=f"http://{address.netloc}", follow_redirects=True) as browser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eruca.admin.console.servers import MANY_GROUPS
 from eruca.protocol.bodies import TopicConfig
 from tests.admin.conftest import Lab
 from tests.admin.console.conftest import Desk
@@ -45,3 +46,24 @@ async def test_each_nameserver_says_which_brokers_it_knows(lab: Lab, desk: Desk)
 
 async def test_brokers_without_access_control_are_named(desk: Desk) -> None:
     assert "broker-a : access control is off at this broker" in await desk.text("/access")
+
+
+async def test_a_broker_names_the_consumers_that_are_connected(lab: Lab, desk: Desk) -> None:
+    await lab.topic("T")
+    await lab.member("g", "T", client_id="10.0.0.7@a")
+    await desk.looked()
+    await desk.looked()
+    assert "g 10.0.0.7@a 127.0.0.1:" in await desk.text(f"/brokers/{lab.broker}")
+
+
+async def test_of_many_groups_the_consumers_are_shown_when_they_are_asked_for(lab: Lab, desk: Desk) -> None:
+    for number in range(MANY_GROUPS + 1):
+        await lab.member(f"g{number:02}", client_id="10.0.0.7@a")
+    watch = desk.console.watch
+
+    def online() -> int:
+        return sum(bool(each.members) for each in watch.groups.answer.items) if watch.groups.answer else 0
+
+    await watch.until(lambda: online() > MANY_GROUPS, within=10)
+    assert f"Show the members of {MANY_GROUPS + 1} groups" in await desk.text(f"/brokers/{lab.broker}")
+    assert "g50 10.0.0.7@a" in await desk.text(f"/brokers/{lab.broker}?consumers=1")

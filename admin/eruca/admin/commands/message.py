@@ -81,7 +81,12 @@ async def send_message(job: Job) -> Shown:
 
 @command(
     "queryMsgById",
-    Option("i", "msgId", "the broker's id (offsetMsgId), or several separated by commas", required=True),
+    Option(
+        "i",
+        "msgId",
+        "the broker's id (offsetMsgId), or with a topic the producer's; several separated by commas",
+        required=True,
+    ),
     Option("t", "topic", "for a producer's id: its topic", kind="topic", added=True),
     Option(
         "c", "clusterName", "for a producer's id of an unknown topic: look in this cluster", kind="cluster", added=True

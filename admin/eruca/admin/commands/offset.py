@@ -104,7 +104,10 @@ async def skip_accumulated(job: Job) -> AsyncIterator[Shown]:
     Option("t", "topic", "the topic; several with commas", kind="topic"),
     Option("", "all-topics", "all topics in which the group has an offset", takes_value=False),
     Option(
-        "", "to", "first, last, a time, an offset (such as 4100), +N or -N messages, group:OTHER; or a file", kind="place"
+        "",
+        "to",
+        "first, last, a time, an offset (such as 4100), +N or -N messages, group:OTHER; or a file",
+        kind="place",
     ),
     Option(
         "",

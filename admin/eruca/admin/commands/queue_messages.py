@@ -50,8 +50,15 @@ def _times(job: Job, first: str, second: str) -> tuple[int, int]:
     Option("i", "queueId", "the queue id; needs -b", kind="number"),
     Option("o", "offset", "the first offset; needs -i", kind="number", least=-INT64, most=INT64),
     Option("g", "consumerGroup", "the group to consume as; its offsets are not moved", kind="group"),
-    Option("s", "beginTimestamp ", "from here on: ms since 1970, yyyy-MM-dd#HH:mm:ss:SSS or another form of time", kind="time"),
-    Option("e", "endTimestamp ", "up to here: ms since 1970, yyyy-MM-dd#HH:mm:ss:SSS or another form of time", kind="time"),
+    Option(
+        "s",
+        "beginTimestamp ",
+        "from here on: ms since 1970, yyyy-MM-dd#HH:mm:ss:SSS or another form of time",
+        kind="time",
+    ),
+    Option(
+        "e", "endTimestamp ", "up to here: ms since 1970, yyyy-MM-dd#HH:mm:ss:SSS or another form of time", kind="time"
+    ),
     Option("c", "MessageNumber", "maximum number of messages; default 128", kind="number", least=-INT32),
     results=(Message,),
     reads=True,
@@ -215,8 +222,12 @@ def message_text(record: Record, body: bytes, queue: MessageQueue, pulled: Pulle
 
 _CHARSET = Option("c", "charsetName ", "charset of the bodies; default UTF-8")
 _TAGS = Option("s", "subExpression ", "only these tags: TagA || TagB; default *")
-_BEGIN = Option("b", "beginTimestamp ", "from here on: ms since 1970, yyyy-MM-dd#HH:mm:ss:SSS or another form of time", kind="time")
-_END = Option("e", "endTimestamp ", "up to here: ms since 1970, yyyy-MM-dd#HH:mm:ss:SSS or another form of time", kind="time")
+_BEGIN = Option(
+    "b", "beginTimestamp ", "from here on: ms since 1970, yyyy-MM-dd#HH:mm:ss:SSS or another form of time", kind="time"
+)
+_END = Option(
+    "e", "endTimestamp ", "up to here: ms since 1970, yyyy-MM-dd#HH:mm:ss:SSS or another form of time", kind="time"
+)
 
 
 @command(

@@ -1,9 +1,9 @@
 """Dead letters: groups that have any, the letters of one group, and the way back to their topics.
 
-A letter stays where it is when a copy is sent back: brokers delete letters with their files. A letter that was sent back
-is marked: one that this console has sent, or one before the group's place in the queue of letters, which ``mqadmin move``
-keeps and the console moves on as well. All letters that were not sent back are sent in a task of its own, at a rate, one
-task for a group at a time; so no letter goes twice but one that a person marks again.
+A letter stays where it is when a copy is sent back: brokers delete letters with their files. One that was sent back is
+marked: this console has sent it, or it lies before the group's place in its queue, which ``mqadmin move`` keeps and the
+console moves on as well. All letters that were not sent back are sent in a task of its own, at a rate, one task for a
+group at a time; so no letter goes twice but one that a person marks again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 
 from eruca.admin.client import Admin, broker_addresses
 from eruca.admin.console.forms import Field, form
+from eruca.admin.console.messages import SAMPLE
 from eruca.admin.console.overview import Freshness, freshness
-from eruca.admin.console.shapes import segment
+from eruca.admin.console.shapes import beginning, segment
 from eruca.admin.console.visit import Console, Visit, act, now, page
 from eruca.admin.errors import AdminError, BadValue, NotFound
 from eruca.admin.lookups import ask_each, kept_place, store_offset, topic_stats
@@ -36,7 +37,7 @@ MOST = 100
 RATE, FASTEST = 100, 10_000
 """Letters per second: where the form says nothing, and at most."""
 BATCH = 32
-_ALL = form("move", "rate")
+_ALL = form("move", "count", "rate")
 
 
 class LettersOfGroup(Result, frozen=True, kw_only=True, rename="camel"):
@@ -124,6 +125,8 @@ class Task:
     of: int = 0
     sent: int = 0
     left_out: int = 0
+    most: int = 0
+    """Letters to send."""
     state: str = "going"
     error: str = ""
     task: asyncio.Task[None] | None = field(default=None, repr=False)
@@ -185,7 +188,7 @@ def _was_sent(console: Console, queue: MessageQueue, record: Record, begin: int)
 def _letter(console: Console, queue: MessageQueue, record: Record, begin: int) -> Letter:
     place, error = _place(queue, record), last_error_of(record.properties)
     return Letter(
-        message=message_of(record, broker=queue.broker_name, body=body_of(record)[:200]),
+        message=message_of(record, broker=queue.broker_name, body=beginning(body_of(record), SAMPLE)),
         place=place,
         topic=record.properties.get(RETRY_TOPIC, ""),
         reason=str(error) if error.kind else "",
@@ -248,7 +251,8 @@ async def _send_marked(visit: Visit, group: str, places: Sequence[str]) -> None:
 
 
 async def _begin_all(visit: Visit, group: str) -> None:
-    rate = visit.filled(_ALL).number("rate", RATE)
+    filled = visit.filled(_ALL)
+    rate = filled.number("rate", RATE)
     if rate > FASTEST:
         raise BadValue(f"rate takes a whole number, {FASTEST} or less here, not {rate}")
     if any(each.group == group and each.state == "going" for each in _tasks(visit.console)):
@@ -265,6 +269,7 @@ async def _begin_all(visit: Visit, group: str) -> None:
         del visit.console.tasks[key]
         raise
     sending.of = sum(end - first for first, end in spans.values())
+    sending.most = filled.number("count", sending.of)
     sending.task = asyncio.create_task(_send_all(visit, sending, spans, addresses, 1 / rate))
 
 
@@ -277,6 +282,8 @@ async def _send_all(
 ) -> None:
     try:
         for queue, (first, end) in spans.items():
+            if sending.sent == sending.most:
+                break
             await _send_queue(visit, sending, queue, (first, end), addresses[queue.broker_name], pause)
         sending.state = "done"
     except (AdminError, ProtocolError) as error:
@@ -304,6 +311,8 @@ async def _send_queue(
                 continue
             await _send_back(visit, queue, record)
             sending.sent += 1
+            if sending.sent == sending.most:
+                return await store_offset(visit.admin, address, sending.group, queue, record.queue_offset + 1)
             await asyncio.sleep(pause)
         if pulled.next_offset <= offset:
             break

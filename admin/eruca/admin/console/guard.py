@@ -29,9 +29,9 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-LONGEST_FORM = 8 << 20
-"""Bytes of a form; a message to be sent is in one."""
-_OPEN = ("/static/", "/favicon.ico")
+LONGEST_FORM = 16 << 20
+"""Bytes of a form: a message of 4 MiB is in it, of whose bytes each may be written as ``%C3``."""
+_OPEN = {"/favicon.ico", "/static/console.css", "/static/console.js", "/static/favicon.svg"}
 """What a browser may have without a cookie: it says nothing of a cluster."""
 _ENTERED = (
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>mqadmin console</title>'
@@ -99,7 +99,7 @@ class Guard:
         changes = scope["method"] not in ("GET", "HEAD")
         if changes and origin is None:
             return _refused(403, "a change comes from a form of the console: the request has no Origin")
-        if scope["path"].startswith(_OPEN) and not changes:
+        if scope["path"] in _OPEN and not changes:
             return None
         token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if token and not changes:

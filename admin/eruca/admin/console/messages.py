@@ -6,11 +6,12 @@ A body is only ever shown as text, or as a file to be kept. A message may be giv
 from __future__ import annotations
 
 import asyncio
-import json
+
+import msgspec
 
 from eruca.admin.client import HEAVY, Admin, broker_addresses
 from eruca.admin.console.forms import Field, Filled, form, search
-from eruca.admin.console.shapes import place_of
+from eruca.admin.console.shapes import beginning, place_of
 from eruca.admin.console.visit import Visit, act, download, page, part
 from eruca.admin.errors import AdminError, BadValue, NotFound
 from eruca.admin.lookups import MISSING_GROUPS, ask_each, members_of, offset_at, topic_stats
@@ -29,6 +30,8 @@ from eruca.protocol.record import Record, host_text
 
 MOST = 50
 """Messages in a list."""
+SAMPLE = 200
+"""Bytes of a body in a list."""
 SHOWN = 64 << 10
 """Bytes of a body that a page has; the rest is in the download."""
 HEX = 2 << 10
@@ -69,7 +72,10 @@ async def messages(visit: Visit) -> MessagesPage:
     except BadValue as error:
         refusal = str(error)
     return MessagesPage(
-        items=[message_of(record, broker=broker, body=body_of(record)[:200]) for broker, record in found[:MOST]],
+        items=[
+            message_of(record, broker=broker, body=beginning(body_of(record), SAMPLE))
+            for broker, record in found[:MOST]
+        ],
         topic=visit.given.get("topic", "").strip(),
         by=by,
         fields=visit.fields(_SEARCH),
@@ -81,8 +87,10 @@ async def messages(visit: Visit) -> MessagesPage:
 async def _found(admin: Admin, filled: Filled, errors: list[PeerError]) -> tuple[str, Found]:
     """How messages were found, in words, and which. Raises BadValue for what names none."""
     topic = filled.text("topic")
-    if identity := filled.text("msgId"):
-        return f"id {identity}", await _by_id(admin, topic, identity, errors)
+    if filled.has("msgId"):
+        ids = [each.strip() for each in filled.text("msgId").split(",") if each.strip()]
+        found = [await _by_id(admin, topic, each, errors) for each in ids[:MOST]]
+        return f"id {', '.join(ids)}", [each for of_id in found for each in of_id]
     if not topic:
         if filled.given:
             raise BadValue("give the topic, too: only a broker's id needs none")
@@ -195,7 +203,7 @@ class MessagePage(Answer, frozen=True, kw_only=True, rename="camel"):
     body_size: int
     """Bytes, uncompressed."""
     json: str | None
-    """The body, where it is JSON, line by line."""
+    """The body, where it is JSON, line by line; its numbers as they stand there."""
     hex: str
     tracks: list[Track] | None
     steps: list[Step]
@@ -217,9 +225,8 @@ async def message(visit: Visit) -> MessagePage:
     errors += errors_of(found.errors, MISSING_GROUPS) if found else []
     told = list(found.answers.values()) if found else None
     asked = await ask_each({each.group: members_of(admin, each.group) for each in told or []})
-    text = body[:SHOWN].decode(errors="ignore").encode() if len(body) > SHOWN else body
     return MessagePage(
-        message=message_of(record, broker=broker, body=text),
+        message=message_of(record, broker=broker, body=beginning(body, SHOWN)),
         body_size=len(body),
         json=_json(body),
         hex=_hex(body[:HEX]),
@@ -259,7 +266,7 @@ def _json(body: bytes) -> str | None:
     if len(body) > SHOWN or body.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
-        return json.dumps(json.loads(body), indent=2, ensure_ascii=False)
+        return msgspec.json.format(body.decode(), indent=2)
     except (ValueError, RecursionError):
         return None
 

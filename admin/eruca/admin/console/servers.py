@@ -13,7 +13,7 @@ from eruca.admin.console.forms import Field, form
 from eruca.admin.console.overview import Freshness, SlaveDistance, distances, freshness
 from eruca.admin.console.shapes import segment
 from eruca.admin.console.visit import Visit, act, now, page, part
-from eruca.admin.errors import AdminError, BadValue, NotFound
+from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused
 from eruca.admin.lookups import ask_each
 from eruca.admin.results.answer import Answer, Moment, PeerError, Result, errors_of
 from eruca.admin.results.broker_settings import defaults_of
@@ -27,9 +27,13 @@ from eruca.admin.results.brokers import (
     nameserver_settings,
     producers,
 )
+from eruca.admin.results.groups import Member, members
 from eruca.protocol import api, properties
 from eruca.protocol.bodies import ClusterInfo
+from eruca.protocol.codes import ResponseCode
 
+MANY_GROUPS = 50
+"""Groups whose members a page of a broker shows unasked."""
 _CHANGE = form("updateBrokerConfig", "value")
 _OWN = {"brokerName", "brokerId", "brokerRole", "brokerIP1", "brokerIP2"}
 _OWN |= {"listenPort", "haListenPort", "haMasterAddress", "metricsPort"}
@@ -84,6 +88,13 @@ class Figures(Result, frozen=True, kw_only=True, rename="camel"):
     entries: dict[str, str]
 
 
+class ConsumerAt(Result, frozen=True, kw_only=True, rename="camel"):
+    """A consumer that is connected to a broker."""
+
+    group: str
+    member: Member
+
+
 class BrokerPage(Answer, frozen=True, kw_only=True, rename="camel"):
     """All of one broker; None for a part that could not be had."""
 
@@ -92,6 +103,10 @@ class BrokerPage(Answer, frozen=True, kw_only=True, rename="camel"):
     runtime: list[Figures] | None
     settings: list[Setting] | None
     producers: Producers | None
+    consumers: list[ConsumerAt] | None
+    """Members of groups that are online at this broker; None where they were not asked for, too."""
+    groups_online: int
+    """Groups with members online, at whatever broker."""
     lags: LagOfBroker | None
     at: Moment
     seen: Freshness
@@ -99,14 +114,18 @@ class BrokerPage(Answer, frozen=True, kw_only=True, rename="camel"):
 
 @page("/brokers/{address}", "broker.html")
 async def broker(visit: Visit) -> BrokerPage:
-    """A broker. Raises NotFound for an address that no broker has."""
+    """A broker; of many groups, their members only with ``?consumers=1``. Raises NotFound for an unknown address."""
     address, admin = visit.names["address"], visit.admin
     name = await _name(visit)
     errors: list[PeerError] = []
-    runtime, settings, clients, lags = await asyncio.gather(
+    seen = visit.console.watch.groups.answer
+    online = [each.group for each in seen.items if each.members != 0] if seen else []
+    asks = len(online) <= MANY_GROUPS or "consumers" in visit.given
+    runtime, settings, clients, consumers, lags = await asyncio.gather(
         part(errors, "runtime info", admin.runtime(address)),
         part(errors, "settings", _settings(admin, address, errors)),
         part(errors, "producers", producers(admin, address)),
+        part(errors, "consumers", _consumers(admin, address, online if asks else [], errors)),
         part(errors, "groups", consume_stats(admin, address, ordered=False, least=0, timeout=5)),
     )
     return BrokerPage(
@@ -115,6 +134,8 @@ async def broker(visit: Visit) -> BrokerPage:
         runtime=_grouped(runtime) if runtime is not None else None,
         settings=settings,
         producers=clients,
+        consumers=consumers if asks and seen else None,
+        groups_online=len(online),
         lags=lags,
         at=now(),
         seen=freshness(0.0, ""),
@@ -132,6 +153,23 @@ async def _name(visit: Visit) -> str:
     if address in seen:
         return seen[address]
     raise NotFound(f"the nameserver knows no broker at {address}")
+
+
+async def _consumers(admin: Admin, address: str, groups: list[str], errors: list[PeerError]) -> list[ConsumerAt]:
+    """The members of these groups that this broker knows (203 for each group)."""
+    asked = await ask_each({each: members(admin, each, address) for each in groups})
+    silent = {
+        group: error
+        for group, error in asked.errors.items()
+        if not (isinstance(error, PeerRefused) and error.code == ResponseCode.CONSUMER_NOT_ONLINE)
+    }
+    errors += errors_of(silent, "its members are missing")
+    return [
+        ConsumerAt(group=group, member=each)
+        for group in groups
+        if group in asked.answers
+        for each in asked.answers[group].items
+    ]
 
 
 def _grouped(table: dict[str, str]) -> list[Figures]:

@@ -6,6 +6,7 @@ Pure, apart from the zone of the machine. What is None is ``?``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from urllib.parse import quote
 
 from eruca.admin.results.answer import Moment, Result, Table
@@ -14,6 +15,8 @@ from eruca.admin.results.progress import Lag
 from eruca.protocol.queues import MessageQueue
 
 UNKNOWN = "?"
+_LETTER = 4
+"""Bytes of a letter in UTF-8, at most."""
 _MANY = 1_000
 """From here on thousands are set apart."""
 
@@ -38,6 +41,15 @@ def permission(perm: int) -> str:
     """The permission of a topic, in words: its bits are 4 read, 2 write and 1 inherit, as templates of topics have."""
     words = [word for bit, word in ((4, "read"), (2, "write"), (1, "inherit")) if perm & bit]
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:]))) or "nothing"
+
+
+def beginning(body: bytes, most: int) -> bytes:
+    """The first bytes of a body; of one that is text, up to the end of a letter."""
+    piece = body[:most]
+    for cut in range(_LETTER if len(body) > most else 0):
+        with suppress(UnicodeDecodeError):
+            return piece[: most - cut].decode().encode()
+    return piece
 
 
 def capital(text: str) -> str:

@@ -6,12 +6,14 @@ Decides nothing about a cluster.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from urllib.parse import parse_qsl
 
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -64,12 +66,13 @@ class _Site:
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=True,
             undefined=StrictUndefined,
+            finalize=_shown,
             trim_blocks=True,
             lstrip_blocks=True,
         )
         functions: list[Callable[..., object]] = [shapes.figure, shapes.lag, shapes.percent, shapes.size, shapes.moment]
         functions += [shapes.duration, shapes.segment, shapes.line, shapes.highest, shapes.rows]
-        functions += [shapes.capital, shapes.permission, shapes.timeline, harmless]
+        functions += [shapes.capital, shapes.permission, shapes.timeline, exact]
         self._templates.filters.update({each.__name__: each for each in functions})
 
     async def icon(self, request: Request) -> Response:
@@ -117,7 +120,8 @@ class _Site:
         """A change; afterwards the browser asks for the page that it leads to."""
 
         async def answer(request: Request) -> Response:
-            given = _fields((await request.body()).decode(errors="replace"))
+            text = (await request.body()).decode(errors="replace")
+            given = await asyncio.to_thread(_fields, text)  # a large message takes seconds
             if not same(given.pop("form_token", ""), self._keys.form):
                 raise HTTPException(403, "the form is of another run of the console: open its page again")
             try:
@@ -158,6 +162,16 @@ class _Site:
             **values,
         )
         return HTMLResponse(text, status)
+
+
+def _shown(value: object) -> object:
+    """What a template shows: no name and no body may turn the direction of writing, or hide a letter."""
+    return harmless(value) if type(value) is str and not value.isprintable() else value
+
+
+def exact(text: str) -> Markup:
+    """A value that a form brings back as it is."""
+    return escape(text)
 
 
 def _fields(text: str) -> dict[str, str]:

@@ -150,9 +150,7 @@ async def topic(visit: Visit) -> TopicPage:
     errors += visit.console.watch.gone()
     for table in (status, figures):
         errors += table.errors if table is not None else []
-    settings = [
-        _settings_of(broker, table[name]) for broker, table in sorted(asked.answers.items()) if name in table
-    ]
+    settings = [_settings_of(broker, table[name]) for broker, table in sorted(asked.answers.items()) if name in table]
     return TopicPage(
         topic=name,
         route=route,
