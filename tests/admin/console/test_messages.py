@@ -38,6 +38,16 @@ async def test_a_message_is_found(lab: Lab, desk: Desk, question: dict[str, str]
     assert "hello" in answer.text
 
 
+@pytest.mark.parametrize(("queue", "offset"), [("9" * 20, "0"), ("0", "9" * 5000), ("0", "-1"), ("\u0663", "0")])
+async def test_a_place_that_is_none_is_not_found(lab: Lab, desk: Desk, queue: str, offset: str) -> None:
+    await lab.topic("T")
+    assert "there is no message at" in await desk.text(f"/messages/T/at/broker-a/{queue}/{offset}", 404)
+    await lab.topic("%DLQ%g")
+    await lab.send("%DLQ%g", "a letter")
+    answer = await desk.post("/dead-letters/g/back", places=f"broker-a:{queue}:{offset}")
+    assert answer.status_code == 404 and "there is no message at" in answer.text
+
+
 async def test_a_message_is_found_by_either_id(lab: Lab, desk: Desk) -> None:
     await lab.topic("T")
     [identity] = await lab.send("T", "hello")

@@ -95,6 +95,14 @@ async def test_a_reset_wants_the_name_of_the_group(lab: Lab, desk: Desk, member:
     assert desk.console.resets == {}
 
 
+async def test_a_queue_that_the_topic_has_not_is_refused(lab: Lab, desk: Desk, member: Member) -> None:
+    fields = {"topic": "T", "to": "first", "queue": "broker-a:1,broker-z:9"}
+    reason = "nothing was moved: T has no queue broker-z:9 that consumers read"
+    assert reason in (await desk.browser.get("/groups/g/reset", params=fields)).text
+    answer = await desk.post("/groups/g/reset", confirm="g", **fields)
+    assert answer.status_code == 404 and reason in answer.text
+
+
 async def test_only_the_queues_that_are_named_move(lab: Lab, desk: Desk) -> None:
     await lab.topic("T", 2)
     await lab.send("T", "a", "b", queue=0)

@@ -6,17 +6,17 @@ Owns options and columns; `resets` is what they do.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from eruca.admin.command import TOPIC, Job, Shown, command
-from eruca.admin.errors import AdminError, BadValue, NotFound, Partial, Status
+from eruca.admin.errors import AdminError, BadValue, Partial, Status
 from eruca.admin.lookups import END, ask_each, consume_stats, masters_in, store_offset
 from eruca.admin.posix import INT64, Operand, Option
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Done
 from eruca.admin.resets.choices import NEW_GROUP, SWITCHES, options
-from eruca.admin.resets.engine import Reset, performed, prepare, untouched
+from eruca.admin.resets.engine import Reset, check_queues, performed, prepare, untouched
 from eruca.admin.resets.places import checked_time, is_file, place, queues
 from eruca.admin.resets.plan import Options, check, restarted, settles_in
 from eruca.admin.resets.survey import BrokerSeen, look
@@ -217,7 +217,7 @@ async def _reset_one_queue(job: Job, target: Target, when: str) -> AsyncIterator
         f"queueId[{job.text('q')}], broker[{job.text('b')}], {when}"
     )
     reset = await _prepared(job, job.text("g"), job.text("t"), only)
-    _check_queues(only.queues, [reset])
+    check_queues([reset])
     if job.has("dry-run"):
         for each in _planned(job, reset):
             yield each
@@ -240,7 +240,7 @@ async def _reset(
             raise BadValue("option --with-retries needs a time, first or last: an offset names messages of one topic")
         wanted.append((retry_topic(group), target))
     resets = [await _prepared(job, group, topic, target) for topic, target in wanted]
-    _check_queues({queue for _, target in wanted if isinstance(target, Only) for queue in target.queues}, resets)
+    check_queues(resets)
     for number, reset in enumerate(resets):
         titles = (None, None) if number else (online_title, offline_title)
         try:
@@ -252,18 +252,6 @@ async def _reset(
             left = [other.survey.topic for other in resets[number + 1 :]]
             text = f"topic {reset.survey.topic}: {error}" + (f"; not begun: {', '.join(left)}" if left else "")
             raise (Partial(text) if number or isinstance(error, Partial) else AdminError(text)) from None
-
-
-def _check_queues(wanted: Collection[tuple[str, int]], resets: Sequence[Reset]) -> None:
-    """Raise NotFound for a queue that none of the topics has, unless its broker did not answer."""
-    surveys = [reset.survey for reset in resets]
-    known = {(seen.queue.broker_name, seen.queue.queue_id) for each in surveys for seen in each.queues}
-    silent = {name for each in surveys for name in each.missing}
-    lacking = sorted(each for each in wanted if each not in known and each[0] not in silent)
-    if lacking:
-        topics = ", ".join(each.topic for each in surveys)
-        names = ", ".join(f"{broker}:{queue}" for broker, queue in lacking)
-        raise NotFound(f"nothing was moved: {topics} has no queue {names} that consumers read")
 
 
 async def _performed(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from eruca.admin.client import Admin, broker_addresses
 from eruca.admin.console.forms import Field, form
-from eruca.admin.console.messages import SAMPLE
+from eruca.admin.console.messages import SAMPLE, numbers_of
 from eruca.admin.console.overview import Freshness, freshness
 from eruca.admin.console.shapes import beginning, segment
 from eruca.admin.console.visit import Console, Visit, act, now, page
@@ -240,11 +240,11 @@ async def _send_marked(visit: Visit, group: str, places: Sequence[str]) -> None:
     for place in places:
         broker, _, rest = place.partition(":")
         queue_id, _, offset = rest.partition(":")
-        if broker not in addresses or not queue_id.isdecimal() or not offset.isdecimal():
+        if broker not in addresses:
             raise NotFound(f"{group} has no dead letter at {place}")
-        queue = MessageQueue(dead_letter_topic(group), broker, int(queue_id))
-        pulled = await pull(visit.admin, addresses[broker], queue, int(offset), 1)
-        record = next((each for each in pulled.records if each.queue_offset == int(offset)), None)
+        queue, number = numbers_of(dead_letter_topic(group), broker, queue_id, offset)
+        pulled = await pull(visit.admin, addresses[broker], queue, number, 1)
+        record = next((each for each in pulled.records if each.queue_offset == number), None)
         if record is None:
             raise NotFound(f"{group} has no dead letter at {place} any more")
         await _send_back(visit, queue, record)

@@ -6,6 +6,7 @@ A body is only ever shown as text, or as a file to be kept. A message may be giv
 from __future__ import annotations
 
 import asyncio
+import re
 
 import msgspec
 
@@ -34,6 +35,7 @@ SAMPLE = 200
 """Bytes of a body in a list."""
 SHOWN = 64 << 10
 """Bytes of a body that a page has; the rest is in the download."""
+_QUEUE_ID, _OFFSET = re.compile(r"[0-9]{1,9}"), re.compile(r"[0-9]{1,18}")
 HEX = 2 << 10
 """Bytes that are shown as hex."""
 
@@ -210,7 +212,7 @@ class MessagePage(Answer, frozen=True, kw_only=True, rename="camel"):
     members: list[OnlineAt]
 
 
-_PLACE = "/messages/{topic}/at/{broker}/{queue:int}/{offset:int}"
+_PLACE = "/messages/{topic}/at/{broker}/{queue}/{offset}"
 
 
 @page(_PLACE, "message.html")
@@ -243,7 +245,7 @@ async def message(visit: Visit) -> MessagePage:
 
 async def _record(visit: Visit) -> tuple[Record, str]:
     topic, broker = visit.names["topic"], visit.names["broker"]
-    queue, offset = MessageQueue(topic, broker, int(visit.names["queue"])), int(visit.names["offset"])
+    queue, offset = numbers_of(topic, broker, visit.names["queue"], visit.names["offset"])
     pulled = await pull(visit.admin, await _address(visit.admin, topic, broker), queue, offset, 1)
     record = next((each for each in pulled.records if each.queue_offset == offset), None)
     if record is None:
@@ -252,6 +254,13 @@ async def _record(visit: Visit) -> tuple[Record, str]:
             f"{pulled.min_offset} to {pulled.max_offset - 1}"
         )
     return record, broker
+
+
+def numbers_of(topic: str, broker: str, queue_id: str, offset: str) -> tuple[MessageQueue, int]:
+    """A queue and an offset by their digits. Raises NotFound for what can be none."""
+    if not (_QUEUE_ID.fullmatch(queue_id) and _OFFSET.fullmatch(offset)):
+        raise NotFound(f"there is no message at {broker}:{queue_id}, offset {offset}")
+    return MessageQueue(topic, broker, int(queue_id)), int(offset)
 
 
 async def _trace(admin: Admin, record: Record) -> list[Step]:

@@ -20,7 +20,7 @@ from eruca.admin.errors import AdminError, BadValue, NotFound
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Done
 from eruca.admin.resets.choices import SWITCHES, options
-from eruca.admin.resets.engine import Reset, performed, prepare, untouched
+from eruca.admin.resets.engine import Reset, check_queues, performed, prepare, untouched
 from eruca.admin.resets.places import is_file, place, queues
 from eruca.admin.resets.plan import Options
 from eruca.admin.resets.targets import Only, Table, Target
@@ -90,7 +90,9 @@ async def _prepared(visit: Visit, group: str) -> Reset:
     if filled.has("queue"):
         target = Only(target, queues(filled.text("queue")))
     force = filled.text("force").lower() != "false"
-    return await prepare(visit.admin, group, topic, target, options(filled.given.keys(), force=force))
+    reset = await prepare(visit.admin, group, topic, target, options(filled.given.keys(), force=force))
+    check_queues([reset])
+    return reset
 
 
 async def _plan_of(reset: Reset) -> ResetPlan:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eruca.admin.client import Admin
-from eruca.admin.errors import AdminError, Partial
+from eruca.admin.errors import AdminError, NotFound, Partial
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Acts, Done
 from eruca.admin.resets.confirmation import Confirmation
 from eruca.admin.resets.plan import Move, Options, Plan, check, check_reach, decide, not_all
 from eruca.admin.resets.survey import QueueSeen, Survey, look, look_at_members, owners, silent_members
-from eruca.admin.resets.targets import Nearest, Since, Target, shown, stored_at
+from eruca.admin.resets.targets import Nearest, Only, Since, Target, shown, stored_at
 from eruca.admin.text import counted
 from eruca.protocol.names import retry_topic
 from eruca.protocol.queues import MessageQueue
@@ -155,6 +155,19 @@ async def _settle(reset: Reset, say: Callable[[str], None]) -> None:
         reset.settled_at = again.settled_at
         for line in reset.meaning():
             say(line)
+
+
+def check_queues(resets: Sequence[Reset]) -> None:
+    """Raise NotFound for a queue that was named and that none of the topics has, unless its broker did not answer."""
+    wanted = {queue for each in resets if isinstance(each.target, Only) for queue in each.target.queues}
+    surveys = [reset.survey for reset in resets]
+    known = {(seen.queue.broker_name, seen.queue.queue_id) for each in surveys for seen in each.queues}
+    silent = {name for each in surveys for name in each.missing}
+    lacking = sorted(each for each in wanted if each not in known and each[0] not in silent)
+    if lacking:
+        topics = ", ".join(each.topic for each in surveys)
+        names = ", ".join(f"{broker}:{queue}" for broker, queue in lacking)
+        raise NotFound(f"nothing was moved: {topics} has no queue {names} that consumers read")
 
 
 @contextlib.asynccontextmanager
