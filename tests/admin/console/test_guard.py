@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import getpass
 import stat
+from pathlib import Path
 
 import pytest
 
+from eruca.admin.console.changes import Changes
 from eruca.admin.console.server import listener
 from eruca.admin.errors import BadValue
 from tests.admin.conftest import Lab
@@ -97,6 +100,12 @@ async def test_what_was_changed_is_logged_with_who_what_before_and_after(lab: La
     log = lab.home / "mqadmin" / "changes.jsonl"
     assert '"user":"olivia"' in log.read_text()
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+def test_without_a_variable_who_changed_something_is_the_account_of_the_process(tmp_path: Path) -> None:
+    said: list[str] = []
+    Changes({"XDG_STATE_HOME": str(tmp_path)}, said.append).add("127.0.0.1:1", "topic T", "none", "there")
+    assert f" {getpass.getuser()} 127.0.0.1:1 topic T: none -> there" in said[0]
 
 
 def test_other_addresses_need_a_certificate() -> None:

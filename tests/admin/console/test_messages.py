@@ -55,6 +55,7 @@ async def test_a_message_is_found_by_either_id(lab: Lab, desk: Desk) -> None:
     found = (await desk.json(PLACE))["message"]
     assert isinstance(found, dict) and found["id"] == identity
     assert "hello" in await desk.text(f"/messages?msgId={found['offsetId']}")
+    assert "a producer's id needs a topic" in await desk.text(f"/messages?msgId={identity}", 404)
     assert "no message of topic T has the id none" in await desk.text("/messages?topic=T&msgId=none", 404)
     assert "has no message of T at offset 7: its offsets are 0 to 0" in await desk.text(
         "/messages/T/at/broker-a/0/7", 404

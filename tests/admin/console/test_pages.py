@@ -95,6 +95,7 @@ async def test_a_group_has_its_queues_and_members(lab: Lab, desk: Desk) -> None:
     # the member is online, but says nothing of itself: who has the queues is not known
     assert "10.0.0.1@c code" not in text
     assert "? ? ?" in text
+    assert "not online" in await desk.text("/groups/g?threads=away")
     assert "no broker knows a consumer group nobody" in await desk.text("/groups/nobody", 404)
 
 

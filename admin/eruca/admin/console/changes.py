@@ -6,6 +6,7 @@ folder of state, which stays. Asks nobody.
 
 from __future__ import annotations
 
+import getpass
 import os
 import time
 from collections import deque
@@ -38,7 +39,7 @@ class Changes:
         state = environment.get("XDG_STATE_HOME") or os.path.join(home, ".local", "state")
         self.path = Path(state) / "mqadmin" / "changes.jsonl"
         self.latest: deque[Change] = deque(maxlen=500)
-        self._user = environment.get("USER") or environment.get("USERNAME") or "?"
+        self._user = environment.get("USER") or environment.get("USERNAME") or _account()
         self._say = say
 
     def add(self, peer: str, what: str, before: object, after: object) -> None:
@@ -54,3 +55,11 @@ class Changes:
                 lines.write(msgspec.json.encode(change) + b"\n")
         except OSError as error:
             self._say(f"the change is in no file: {self.path} cannot be written: {error.strerror}")
+
+
+def _account() -> str:
+    """The account of this process, where no variable says it, as under systemd."""
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):
+        return "?"

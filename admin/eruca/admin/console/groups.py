@@ -115,7 +115,10 @@ async def group(visit: Visit) -> GroupPage:
         raise NotFound(f"no broker knows a consumer group {name}{hint}")
     threads = None
     if client := visit.given.get("threads"):
-        threads = (await running_info(admin, name, client, True)).jstack or "it has given no threads"
+        try:
+            threads = (await running_info(admin, name, client, True)).jstack or "it has given no threads"
+        except AdminError as error:
+            threads = str(error)
     retry = [each for each in queues if each.topic == retry_topic(name)]
     watch = visit.console.watch
     summary = (

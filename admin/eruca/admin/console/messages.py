@@ -14,7 +14,7 @@ from eruca.admin.client import HEAVY, Admin, broker_addresses
 from eruca.admin.console.forms import Field, Filled, form, search
 from eruca.admin.console.shapes import beginning, place_of
 from eruca.admin.console.visit import Visit, act, download, page, part
-from eruca.admin.errors import AdminError, BadValue, NotFound
+from eruca.admin.errors import AdminError, BadValue, NoAnswer, NotFound
 from eruca.admin.lookups import MISSING_GROUPS, ask_each, members_of, offset_at, topic_stats
 from eruca.admin.messages import body_of, choose_queue, find, pull, send, view
 from eruca.admin.results.answer import Answer, PeerError, Result, Table, errors_of
@@ -113,7 +113,12 @@ async def _found(admin: Admin, filled: Filled, errors: list[PeerError]) -> tuple
 async def _by_id(admin: Admin, topic: str, identity: str, errors: list[PeerError]) -> Found:
     """By the producer's id in a topic; without a topic by the broker's id."""
     if not topic:
-        record = await view(admin, identity)
+        try:
+            record = await view(admin, identity)
+        except NoAnswer as error:
+            raise NotFound(
+                f"{identity} names no broker that answers ({error}); a producer's id needs a topic"
+            ) from None
         return [(await admin.broker_name_at(host_text(record.store_host)), record)]
     asked = await find(admin, topic, identity, unique=True)
     errors += errors_of(asked.errors, "its messages are missing")
