@@ -82,7 +82,9 @@ async def test_every_form_has_the_same_rows(lab: Lab) -> None:
         assert _keys(yaml.safe_load(forms["yaml"])) == _keys(document), name
         assert _keys([json.loads(line) for line in forms["jsonl"].splitlines()]) == _keys(rows), name
         assert len(list(csv.reader(io.StringIO(forms["csv"])))) == 1 + len(rows), name
-        assert len(forms["table"].splitlines()) == len(forms["wide"].splitlines()) == 1 + len(rows), name
+        for form in ("table", "wide"):
+            begun = [line for line in forms[form].splitlines() if not line.startswith(" ")]
+            assert len(begun) == 1 + len(rows), (name, form)
         assert len(forms["apache"].splitlines()) == len((await lab.done(*line)).out.splitlines()), name
         assert any(_fits(forms["json"], kind) for kind in _results(name)), name
 
@@ -91,8 +93,29 @@ async def test_a_table_for_people(lab: Lab) -> None:
     await lab.done("updateTopic", "-t", "T", "-r", "1", "-w", "1", "-b", lab.broker)
     done = await lab.done("topicStatus", "-t", "T", "-o", "table")
     assert done.out == (
-        "BROKER    QUEUE ID  MIN OFFSET  MAX OFFSET  LAST STORED\nbroker-a         0           0           0  ?\n"
+        "BROKER    QUEUE ID  MIN OFFSET  MAX OFFSET  LAST STORED\nbroker-a         0           0           0  -\n"
     )
+
+
+async def test_a_table_tells_what_there_is_not_from_what_is_not_known(lab: Lab) -> None:
+    await lab.topic("T")
+    await lab.send("T", "one")
+    await lab.commit("g", "T", 0)
+    rows = (await lab.done("printMsg", "-t", "T", "-o", "table")).rows
+    assert rows[0][6] == "TAGS" and rows[1][4] == "-"
+    topics = [TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1) for name in ("T", "%RETRY%g")]
+    await lab.topic("%RETRY%g")
+    assert (await lab.done("lag", "g", "-o", "table")).rows[1][:3] == ["g", "0", "1"]
+    await lab.register("broker-b", "127.0.0.1:1", *topics)
+    known = (await lab.mqadmin("lag", "g", "-o", "table")).out.splitlines()[1]
+    assert known.split()[:5] == ["g", "?", ">=", "1", "?"]
+
+
+async def test_a_table_has_a_line_for_each_of_many_entries(lab: Lab) -> None:
+    lines = (await lab.done("getBrokerConfig", "-b", lab.broker, "-o", "table")).out.splitlines()
+    assert lines[0].split() == ["ADDRESS", "ENTRIES"]
+    assert lines[1].startswith(lab.broker) and len(lines) > 100
+    assert all(line.startswith(" ") and line.count("=") >= 1 for line in lines[2:])
 
 
 async def test_the_variable_chooses_and_the_option_wins(lab: Lab) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -20,9 +21,12 @@ from msgspec import inspect
 from eruca.admin.command import BOLD, FORMS, YELLOW, Job, Shown, painted
 from eruca.admin.errors import AdminError, BadValue, Status
 from eruca.admin.results.answer import Answer, Moment, Table, indented
+from eruca.admin.results.progress import Count, Lag
 from eruca.admin.text import columns
 
 VARIABLE = "MQADMIN_OUTPUT"
+_FEW = 4
+"""Entries of a map that stand side by side in a table."""
 
 
 def checked(form: str, where: str, forms: Sequence[str] = FORMS) -> str:
@@ -132,7 +136,11 @@ def _fields(row: inspect.StructType, *, wide: bool) -> list[inspect.Field]:
 
 
 def _is_wide(kind: inspect.Type) -> bool:
-    return isinstance(kind, inspect.Metadata) and bool((kind.extra or {}).get("wide"))
+    return _is_marked(kind, "wide")
+
+
+def _is_marked(kind: inspect.Type, mark: str) -> bool:
+    return isinstance(kind, inspect.Metadata) and bool((kind.extra or {}).get(mark))
 
 
 def _plain(kind: inspect.Type) -> inspect.Type:
@@ -188,12 +196,10 @@ def _csv_cell(value: Any) -> Any:
 
 def _table(row: inspect.StructType, rows: Sequence[msgspec.Struct], *, head: bool, wide: bool, colors: bool) -> str:
     fields = _fields(row, wide=wide)
-    cells_of = [
-        [_title(field.encode_name)] * head + [_cell(getattr(each, field.name)) for each in rows] for field in fields
-    ]
+    lines_of = [line for each in rows for line in _lines(fields, each)]
+    cells_of = [[_title(field.encode_name)] * head + [line[at] for line in lines_of] for at, field in enumerate(fields)]
     aligned = [
-        _aligned(column, right=isinstance(_plain(field.type), inspect.IntType | inspect.FloatType))
-        for field, column in zip(fields, cells_of, strict=True)
+        _aligned(column, right=_is_figure(_plain(field.type))) for field, column in zip(fields, cells_of, strict=True)
     ]
     lines = [list(cells) for cells in zip(*aligned, strict=True)]
     if colors:
@@ -201,10 +207,25 @@ def _table(row: inspect.StructType, rows: Sequence[msgspec.Struct], *, head: boo
     return "".join("  ".join(line).rstrip() + "\n" for line in lines)
 
 
+def _lines(fields: Sequence[inspect.Field], row: msgspec.Struct) -> list[list[str]]:
+    """The cells of a row; one with many parts, such as the settings of a broker, has a line for each of them."""
+    parts = [_parts(field, row) for field in fields]
+    return [list(line) for line in zip_longest(*parts, fillvalue="")]
+
+
+def _parts(field: inspect.Field, row: msgspec.Struct) -> list[str]:
+    value = getattr(row, field.name)
+    if isinstance(value, dict) and len(value) > _FEW:
+        return [f"{_cell(key)}={_cell(each)}" for key, each in value.items()]
+    if isinstance(value, list) and len(value) > 1 and isinstance(value[0], msgspec.Struct):
+        return [_cell(each) for each in value]
+    return [_cell_of(field, row)]
+
+
 def _painted(cell: str, color: str) -> str:
     """A title in bold, what is not known in yellow."""
     text = cell.strip()
-    return cell.replace(text, painted(text, color or (YELLOW if text == "?" else ""))) if text else cell
+    return cell.replace(text, painted(text, color or (YELLOW if text.endswith("?") else ""))) if text else cell
 
 
 def _aligned(column: list[str], *, right: bool) -> list[str]:
@@ -216,9 +237,25 @@ def _aligned(column: list[str], *, right: bool) -> list[str]:
     return [blank + cell if right else cell + blank for blank, cell in zip(blanks, column, strict=True)]
 
 
+def _has_words(kind: type[msgspec.Struct]) -> bool:
+    """Whether a result says itself how it is written in one cell, as a lag does."""
+    return "__str__" in kind.__dict__
+
+
+def _is_figure(kind: inspect.Type) -> bool:
+    return isinstance(kind, inspect.IntType | inspect.FloatType) or (
+        isinstance(kind, inspect.StructType) and issubclass(kind.cls, Lag | Count)
+    )
+
+
 def _title(name: str) -> str:
     """``maxOffset`` as MAX OFFSET."""
     return re.sub("([a-z0-9])([A-Z])", r"\1 \2", name).upper()
+
+
+def _cell_of(field: inspect.Field, row: msgspec.Struct) -> str:
+    value = getattr(row, field.name)
+    return "-" if value is None and _is_marked(field.type, "none") else _cell(value)
 
 
 def _cell(value: Any) -> str:
@@ -235,7 +272,7 @@ def _cell(value: Any) -> str:
         return ", ".join(f"{_cell(key)}={_cell(each)}" for key, each in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(map(_cell, value))
-    if isinstance(value, msgspec.Struct):
+    if isinstance(value, msgspec.Struct) and not _has_words(type(value)):
         fields = _fields(_row_of(type(value)), wide=False)
-        return " ".join(f"{field.encode_name}={_cell(getattr(value, field.name))}" for field in fields)
+        return " ".join(f"{field.encode_name}={_cell_of(field, value)}" for field in fields)
     return columns("%s", str(value))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from concurrent.futures import CancelledError
 from threading import Thread
 
 _SIZE = 1 << 16
@@ -38,10 +39,11 @@ async def pieces_of(descriptor: int) -> AsyncIterator[bytes]:
                 piece = os.read(descriptor, _SIZE)
             except OSError as error:
                 piece = error
+            put = pieces.put(piece)
             try:
-                asyncio.run_coroutine_threadsafe(pieces.put(piece), loop).result()
-            except (RuntimeError, asyncio.CancelledError):
-                return  # the loop has ended
+                asyncio.run_coroutine_threadsafe(put, loop).result()
+            except (RuntimeError, CancelledError):
+                return put.close()  # the loop has ended
 
     Thread(target=read, name="standard input", daemon=True).start()
     while piece := await pieces.get():

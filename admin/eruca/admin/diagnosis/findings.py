@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
-from eruca.admin.results.answer import WIDE, Moment, Result, Table
+from eruca.admin.results.answer import NONE, WIDE, Moment, Result, Table
 
 Kind = Literal[
     "nameserversDisagree",
@@ -47,10 +47,10 @@ class Finding(Result, frozen=True, kw_only=True, rename="camel"):
     what: str
     mend: str
     """How to mend it."""
-    broker: Annotated[str | None, WIDE] = None
-    topic: Annotated[str | None, WIDE] = None
-    group: Annotated[str | None, WIDE] = None
-    member: Annotated[str | None, WIDE] = None
+    broker: Annotated[str | None, WIDE, NONE] = None
+    topic: Annotated[str | None, WIDE, NONE] = None
+    group: Annotated[str | None, WIDE, NONE] = None
+    member: Annotated[str | None, WIDE, NONE] = None
     """A client id."""
 
     def __str__(self) -> str:
@@ -81,5 +81,5 @@ class Findings(Table[Finding], frozen=True, kw_only=True, rename="camel"):
 
     at: Moment
     """When it was looked at."""
-    group: str | None
+    group: Annotated[str | None, NONE]
     """The only group that was looked at; None for the whole cluster."""

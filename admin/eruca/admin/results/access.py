@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from eruca.admin.client import Admin
-from eruca.admin.results.answer import WIDE, Moment, Result
+from eruca.admin.results.answer import NONE, WIDE, Moment, Result
 from eruca.protocol import api
 from eruca.protocol.bodies import AclConfig, DataVersion, PlainAccessConfig, decode_file_versions
 
@@ -49,14 +49,14 @@ class Account(Result, frozen=True, kw_only=True, rename="camel"):
 
     address: str
     """Of the broker."""
-    access_key: str | None
-    secret_key: str | None
-    white_remote_address: str | None
+    access_key: Annotated[str | None, NONE]
+    secret_key: Annotated[str | None, NONE]
+    white_remote_address: Annotated[str | None, NONE]
     admin: bool
-    default_topic_perm: str | None
-    default_group_perm: str | None
-    topic_perms: list[str] | None
-    group_perms: list[str] | None
+    default_topic_perm: Annotated[str | None, NONE]
+    default_group_perm: Annotated[str | None, NONE]
+    topic_perms: Annotated[list[str] | None, NONE]
+    group_perms: Annotated[list[str] | None, NONE]
     global_white_addresses: Annotated[list[str], WIDE]
     """The addresses at this broker that need no account."""
 

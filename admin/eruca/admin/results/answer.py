@@ -16,6 +16,8 @@ from eruca.admin.text import local
 
 WIDE = msgspec.Meta(extra={"wide": True})
 """Marks a field that the form ``table`` leaves out and ``wide`` shows: ``Annotated[int, WIDE]``."""
+NONE = msgspec.Meta(extra={"none": True})
+"""Marks a field of which null says that there is none; in any other one null says that it is not known."""
 R = TypeVar("R")
 
 

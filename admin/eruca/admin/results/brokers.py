@@ -9,7 +9,7 @@ from typing import Annotated
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError
 from eruca.admin.lookups import ask_each
-from eruca.admin.results.answer import WIDE, Moment, PeerError, Result, Table, errors_of
+from eruca.admin.results.answer import NONE, WIDE, Moment, PeerError, Result, Table, errors_of
 from eruca.protocol import api, properties
 from eruca.protocol.bodies import ConsumeStatsList, ProducerTableInfo
 from eruca.protocol.headers import topics
@@ -202,7 +202,7 @@ class LagOfQueue(Result, frozen=True, kw_only=True, rename="camel"):
     broker_offset: int
     consumer_offset: int
     lag: int
-    last_consumed: Moment | None
+    last_consumed: Annotated[Moment | None, NONE]
     """When the last message that it consumed was stored."""
 
 
@@ -242,11 +242,11 @@ class Producer(Result, frozen=True, kw_only=True, rename="camel"):
     """A producer of a broker; only ``group`` is known of a group without one."""
 
     group: str
-    client_id: str | None
-    address: str | None
-    language: str | None
-    version: int | None
-    last_heartbeat: Moment | None
+    client_id: Annotated[str | None, NONE]
+    address: Annotated[str | None, NONE]
+    language: Annotated[str | None, NONE]
+    version: Annotated[int | None, NONE]
+    last_heartbeat: Annotated[Moment | None, NONE]
 
 
 class Producers(Table[Producer], frozen=True, kw_only=True, rename="camel"):

@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from time import monotonic
-from typing import Literal
+from typing import Annotated, Literal
 
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused, Status
 from eruca.admin.lookups import ask_each, members_of, progress
 from eruca.admin.messages import writable_queues
-from eruca.admin.results.answer import Result
+from eruca.admin.results.answer import NONE, Result
 from eruca.admin.results.brokers import STORE_REFUSAL, BrokerLoad, brokers
 from eruca.admin.results.topics import topic_status
 from eruca.admin.text import counted
@@ -43,8 +43,8 @@ class Figure(Result, frozen=True, kw_only=True, rename="camel"):
     value: float | None
     """None where it is not known."""
     unit: Literal["", "s", "ms", "%", "B"]
-    warning: float | None
-    critical: float | None
+    warning: Annotated[float | None, NONE]
+    critical: Annotated[float | None, NONE]
 
 
 class Check(Result, frozen=True, kw_only=True, rename="camel"):

@@ -12,14 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, BadValue, PeerRefused
 from eruca.admin.lookups import ask_each
-from eruca.admin.results.answer import Answer, Result, Table
+from eruca.admin.results.answer import NONE, Answer, Result, Table
 from eruca.admin.results.broker_settings import Value, defaults_of, fits, text_of, value_of
 from eruca.admin.results.metrics import user_groups, user_topics
 from eruca.protocol import api, properties
@@ -39,7 +39,7 @@ class Entry(Result, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
     """Settings of one name at some masters of the cluster."""
 
     name: str
-    brokers: list[str] | None = None
+    brokers: Annotated[list[str] | None, NONE] = None
     """Names of the brokers; None for all masters of the cluster."""
 
 
@@ -99,8 +99,8 @@ class FieldChange(Result, frozen=True, kw_only=True, rename="camel"):
     """What a setting is and what it shall be."""
 
     field: str
-    old: Value | None
-    new: Value | None
+    old: Annotated[Value | None, NONE]
+    new: Annotated[Value | None, NONE]
 
 
 class Change(Result, frozen=True, kw_only=True, rename="camel"):
@@ -109,7 +109,7 @@ class Change(Result, frozen=True, kw_only=True, rename="camel"):
     action: Literal["create", "change", "delete"]
     kind: Kind
     name: str
-    broker: str | None
+    broker: Annotated[str | None, NONE]
     """None for what the nameservers keep."""
     fields: list[FieldChange]
     """Empty where it is created or deleted."""
@@ -127,7 +127,7 @@ class Applied(Result, frozen=True, kw_only=True, rename="camel"):
     action: Literal["create", "change", "delete"]
     kind: Kind
     name: str
-    broker: str | None
+    broker: Annotated[str | None, NONE]
     done: bool
 
 

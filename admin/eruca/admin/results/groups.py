@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from eruca.admin.client import Admin, some_address
 from eruca.admin.errors import NotFound, PeerRefused, Status, UnknownGroup
 from eruca.admin.lookups import ask_each, online
-from eruca.admin.results.answer import Result, Table, errors_of
+from eruca.admin.results.answer import NONE, Result, Table, errors_of
 from eruca.admin.text import nearest
 from eruca.protocol import api
 from eruca.protocol.bodies import Connection, ProducerConnection, SubscriptionGroupConfig, SubscriptionGroupWrapper
@@ -37,7 +39,7 @@ class Subscription(Result, frozen=True, kw_only=True, rename="camel"):
     """What a group subscribes."""
 
     topic: str
-    expression: str | None
+    expression: Annotated[str | None, NONE]
     """Tags, or a condition in SQL92."""
     expression_type: str | None
 

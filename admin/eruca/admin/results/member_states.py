@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from eruca.admin.results.answer import WIDE, Moment, Result
+from eruca.admin.results.answer import NONE, WIDE, Moment, Result
 from eruca.admin.results.groups import Subscription
 from eruca.protocol.bodies import ConsumerRunningInfo
 from eruca.protocol.queues import MessageQueue
@@ -23,9 +23,9 @@ class HeldQueue(Result, frozen=True, kw_only=True, rename="camel"):
     cached_mib: int
     locked: bool
     dropped: bool
-    last_pull: Moment | None
-    last_consume: Moment | None
-    last_lock: Moment | None
+    last_pull: Annotated[Moment | None, NONE]
+    last_consume: Annotated[Moment | None, NONE]
+    last_lock: Annotated[Moment | None, NONE]
 
 
 class Pace(Result, frozen=True, kw_only=True, rename="camel"):

@@ -10,7 +10,7 @@ import base64
 from typing import Annotated, Literal
 
 from eruca.admin.messages import Sent, body_of, message_id
-from eruca.admin.results.answer import WIDE, Moment, Result, Table
+from eruca.admin.results.answer import NONE, WIDE, Moment, Result, Table
 from eruca.admin.text import shown
 from eruca.protocol.record import Record, host_text
 
@@ -25,7 +25,7 @@ class Message(Result, frozen=True, kw_only=True, rename="camel"):
     queue_offset: int
     id: str
     """The producer's id, else the broker's."""
-    tags: str | None
+    tags: Annotated[str | None, NONE]
     keys: list[str]
     stored: Moment
     body: str | None
@@ -90,7 +90,7 @@ class Track(Result, frozen=True, kw_only=True, rename="camel"):
     group: str
     type: str
     """RocketMQ's word."""
-    reason: str | None
+    reason: Annotated[str | None, NONE]
     """Why the type is no better one."""
 
     def __str__(self) -> str:
@@ -124,10 +124,10 @@ class SentMessage(Result, frozen=True, kw_only=True, rename="camel"):
     queue_id: int
     status: str
     """RocketMQ's word: ``SEND_OK``, or what the broker could not do in time; ``FAILED`` if it refused."""
-    id: str | None
-    offset_id: Annotated[str | None, WIDE]
-    queue_offset: int | None
-    ms: float | None
+    id: Annotated[str | None, NONE]
+    offset_id: Annotated[str | None, WIDE, NONE]
+    queue_offset: Annotated[int | None, NONE]
+    ms: Annotated[float | None, NONE]
     """From the request to its answer, where it was measured."""
 
 
@@ -151,7 +151,7 @@ class Consumed(Result, frozen=True, kw_only=True, rename="camel"):
     group: str
     client_id: str
     consume_result: str | None
-    remark: str | None
+    remark: Annotated[str | None, NONE]
     order: bool
     auto_commit: bool
     ms: int
@@ -164,11 +164,11 @@ class Unit(Result, frozen=True, kw_only=True, rename="camel"):
     physic_offset: int
     physic_size: int
     tags_code: int
-    extend_data_json: str | None
-    bit_map: str | None
+    extend_data_json: Annotated[str | None, NONE]
+    bit_map: Annotated[str | None, NONE]
     eval: bool
     """Whether the filter of the group lets it pass."""
-    msg: str | None
+    msg: Annotated[str | None, NONE]
     """Why it cannot be read."""
 
 
@@ -177,7 +177,7 @@ class Units(Table[Unit], frozen=True, kw_only=True, rename="camel"):
 
     min_index: int
     max_index: int
-    filter: str | None
+    filter: Annotated[str | None, NONE]
 
 
 class TagCount(Result, frozen=True, kw_only=True, rename="camel"):

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, NotFound, PeerRefused
 from eruca.admin.lookups import END, Progress, ask_each, offset_at, online, progress, running_infos
 from eruca.admin.messages import body_of, pull
-from eruca.admin.results.answer import Moment, Result
+from eruca.admin.results.answer import NONE, Moment, Result
 from eruca.admin.results.brokers import BrokerLoad, brokers
 from eruca.protocol.bodies import ConsumerRunningInfo, ConsumeStats, OffsetMovedEvent, ProcessQueueInfo
 from eruca.protocol.errors import ProtocolError
@@ -52,11 +52,11 @@ class Line(Result, frozen=True, kw_only=True, rename="camel"):
     kind: Kind
     text: str
     """As Apache's mqadmin writes it."""
-    group: str | None = None
-    topic: str | None = None
-    member: str | None = None
+    group: Annotated[str | None, NONE] = None
+    topic: Annotated[str | None, NONE] = None
+    member: Annotated[str | None, NONE] = None
     """Its client id."""
-    broker: str | None = None
+    broker: Annotated[str | None, NONE] = None
     undone: int | None = None
     """Messages that the group has not consumed."""
     undone_in_one_queue: int | None = None

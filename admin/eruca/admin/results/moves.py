@@ -7,7 +7,7 @@ from typing import Annotated
 
 from eruca.admin.resets.acts import Done
 from eruca.admin.resets.engine import Reset
-from eruca.admin.results.answer import WIDE, Moment, Result
+from eruca.admin.results.answer import NONE, WIDE, Moment, Result
 
 
 class QueueMove(Result, frozen=True, kw_only=True, rename="camel"):
@@ -18,12 +18,12 @@ class QueueMove(Result, frozen=True, kw_only=True, rename="camel"):
     queue_id: int
     min_offset: Annotated[int, WIDE]
     max_offset: int
-    stored_offset: int | None
+    stored_offset: Annotated[int | None, NONE]
     """Where the group was; None where it had no offset."""
     target_offset: int
     target: Annotated[Moment | None, WIDE]
     """The time to which the group is moved, if it is one."""
-    message_there: Moment | None
+    message_there: Annotated[Moment | None, NONE]
     """When the message at the target was stored; None where there is none."""
     again: int
     """Consumed messages that come again."""

@@ -22,7 +22,7 @@ from eruca.admin.lookups import (
     running_infos,
     stats_at,
 )
-from eruca.admin.results.answer import WIDE, Moment, Result, Table, errors_of
+from eruca.admin.results.answer import NONE, WIDE, Moment, Result, Table, errors_of
 from eruca.protocol.bodies import ConsumerRunningInfo, ConsumeStats, TopicRouteData
 from eruca.protocol.codes import version_name
 from eruca.protocol.names import RETRY_PREFIX, is_dead_letter_topic, is_retry_topic
@@ -52,7 +52,7 @@ class QueueProgress(Result, frozen=True, kw_only=True, rename="camel"):
     consumer_offset: int
     """The offset of the next message that the group consumes."""
     lag: int
-    last_consumed: Moment | None
+    last_consumed: Annotated[Moment | None, NONE]
     """When the last message that it consumed was stored."""
     member: Annotated[str | None, WIDE] = None
     """The address of the member that has the queue; None where it was not asked for, or is not known."""
@@ -199,6 +199,9 @@ class Count(Result, frozen=True, kw_only=True, rename="camel"):
     complete: bool
     """Whether all brokers answered."""
 
+    def __str__(self) -> str:
+        return f"{self.rate_text()}/s, {self.day_text()} in 24 h"
+
     def rate_text(self) -> str:
         """Messages per second; ``>= N ?`` if brokers are missing."""
         return f"{self.per_second:.2f}" if self.complete else f">= {self.per_second:.2f} ?"
@@ -212,11 +215,11 @@ class Traffic(Result, frozen=True, kw_only=True, rename="camel"):
     """A topic, and one of its groups."""
 
     topic: str
-    group: str | None
+    group: Annotated[str | None, NONE]
     """None for a topic that no group consumes, as far as the brokers say that answered."""
     lag: Lag | None
     sent: Count
-    consumed: Count | None
+    consumed: Annotated[Count | None, NONE]
 
 
 class TrafficOfTopics(Table[Traffic], frozen=True, kw_only=True, rename="camel"):

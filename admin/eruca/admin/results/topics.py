@@ -8,7 +8,7 @@ from typing import Annotated
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError
 from eruca.admin.lookups import MISSING_GROUPS, ask_each, groups_of, topic_stats
-from eruca.admin.results.answer import WIDE, Answer, Moment, Result, Table, errors_of
+from eruca.admin.results.answer import NONE, WIDE, Answer, Moment, Result, Table, errors_of
 from eruca.protocol.bodies import ClusterInfo, TopicRouteData
 from eruca.protocol.names import is_dead_letter_topic, is_retry_topic
 from eruca.protocol.queues import MessageQueue
@@ -22,7 +22,7 @@ class QueueStatus(Result, frozen=True, kw_only=True, rename="camel"):
     min_offset: int
     max_offset: int
     """The offset that the next message gets."""
-    last_stored: Moment | None
+    last_stored: Annotated[Moment | None, NONE]
     """When its last message was stored; None where it has none."""
 
 
@@ -68,7 +68,7 @@ class TopicRoute(Table[RouteOfBroker], frozen=True, kw_only=True, rename="camel"
     """The route of a topic: the brokers that have it."""
 
     topic: str
-    order_configuration: str | None
+    order_configuration: Annotated[str | None, NONE]
     brokers_with_queues: int
 
 
@@ -185,4 +185,4 @@ class OrderOfTopic(Answer, frozen=True, kw_only=True, rename="camel"):
     """The order configuration of a topic."""
 
     topic: str
-    order_configuration: str | None
+    order_configuration: Annotated[str | None, NONE]
