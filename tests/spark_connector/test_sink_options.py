@@ -60,6 +60,7 @@ def check(columns: str, **options: str) -> None:
 def test_columns() -> None:
     check("body string, topic string, tags string, keys string, properties map<string,string>, shardingKey bigint")
     check("body binary, queueId int, brokerName string, flag int, delayLevel int", topic="orders")
+    check("Body binary, queueID int, TAGS string", topic="orders")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,8 @@ def test_columns() -> None:
         ("body string", {}, "Where to send is missing"),
         ("body string, delayLevel int, delayTimeMs bigint", {"topic": "t"}, "Give one of the columns delayLevel"),
         ("body string, delayLevel int", {"topic": "t", **MARKED}, "in a transaction cannot be delayed"),
-        ("body string, brokerName string", {"topic": "t"}, "needs the column queueId"),
+        ("body string, BODY string", {"topic": "t"}, "The rows have the column body several times: select it once."),
+        ("body string, brokername string", {"topic": "t"}, "needs the column queueId"),
         ("body string, queueId int, shardingKey string", {"topic": "t"}, "shardingKey or queueId, not both"),
     ],
 )

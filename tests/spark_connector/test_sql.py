@@ -35,7 +35,9 @@ def test_a_view_of_a_topic_is_asked_in_sql(spark: SparkSession, topic: Topic) ->
 
     topic.fill(3)
     assert count(spark, "seen") == 5, "as a frame, it keeps the ends that it found"
-    register_view(spark, "seen", topic.name, name_server=topic.name_server, startingTimestamp="2h", pushdown=False)
+    register_view(
+        spark, "seen", topic.name, name_server=topic.name_server, startingTimestamp="2h", failOnDataLoss=False
+    )
     assert count(spark, "seen") == 8
 
     stream = register_view(spark, "live", topic.name, name_server=topic.name_server, streaming=True)

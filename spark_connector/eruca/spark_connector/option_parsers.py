@@ -117,8 +117,10 @@ _NEEDS_NO_OPTION: Final = {
     "kafka.key.serializer": "bodies are binary or string: cast them",
     "kafka.value.serializer": "bodies are binary or string: cast them",
     "kafka.security.protocol": "tls=true is TLS, accessKey and secretKey are an account",
+    "pushdown": "Spark 4.3 applies what one query of a frame pushes to all its queries; use tags, sqlFilter, assign, "
+    "startingTimestamp and endingTimestamp",
 }
-"""Options of Kafka for which there is none here, and why."""
+"""Options that there are not, and why: those of Kafka, and pushdown of Spark's filters."""
 
 
 def _hint(name: str, known: Collection[str], otherwise: str, *, cutoff: float = 0.6) -> str:
@@ -127,8 +129,6 @@ def _hint(name: str, known: Collection[str], otherwise: str, *, cutoff: float = 
     if lower in _NEEDS_NO_OPTION:
         return f"leave it out, {_NEEDS_NO_OPTION[lower]}."
     by_lower = {each.lower(): each for each in known}
-    if lower in by_lower:  # a column, whose name was written with other capitals
-        return f"did you mean {by_lower[lower]}?"
     in_kafka = [each for each in _IN_KAFKA.get(lower, ()) if each in known]
     if in_kafka:
         return f"did you mean {in_kafka[0]}?"

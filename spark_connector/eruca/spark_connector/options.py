@@ -147,7 +147,6 @@ class Options(access.Access):
     arrow_batch_rows: int = option(number, 4096)
     max_body: int = option(number, MAX_BODY)
     latest_offset_cache_ms: int = option(milliseconds, 200)
-    pushdown: bool = option(flag, False)
 
     @property
     def broker_loss_timeout(self) -> float | None:
@@ -224,7 +223,6 @@ _OF_ONE_READER: Final = {
     "ending_offsets": ("read", "a stream has no end"),
     "ending_timestamp": ("read", "a stream has no end"),
     "ending_offsets_by_timestamp": ("read", "a stream has no end"),
-    "pushdown": ("read", "Spark pushes no filters into a stream"),
     "max_offsets_per_trigger": ("readStream", "a batch has no triggers"),
     "min_offsets_per_trigger": ("readStream", "a batch has no triggers"),
     "max_bytes_per_trigger": ("readStream", "a batch has no triggers"),

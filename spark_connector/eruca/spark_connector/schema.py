@@ -1,7 +1,8 @@
 """The columns of the source, and the projection that a user's schema is.
 
 Owns names and types. Spark does not say to a Python source which columns a query needs, but a schema given with
-``.schema("body binary, queueOffset bigint")`` reaches the reader: only those columns are made.
+``.schema("body binary, queueOffset bigint")`` reaches the reader: only those columns are made. As in Spark, names do
+not mind case.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ the producer's id, else the broker's; ``body`` is what the producer sent, decomp
 
 ON_REQUEST: Final = frozenset({"properties"})
 """Columns that are read only when the user's schema names them: they cost more than all others."""
+_KINDS: Final = {name.lower(): kind for name, kind in COLUMNS.items()}
 
 
 def default_schema() -> StructType:
@@ -55,7 +57,7 @@ def default_schema() -> StructType:
 def check_projection(schema: StructType) -> None:
     """Raise BadOption for a column that does not exist or has another type."""
     for each in schema.fields:
-        kind = COLUMNS.get(each.name)
+        kind = _KINDS.get(each.name.lower())
         if kind is None:
             raise unknown_column("source", each.name, COLUMNS, f"there are {', '.join(COLUMNS)}.")
         if each.dataType.simpleString() != kind.simpleString():

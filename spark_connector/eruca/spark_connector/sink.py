@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from eruca.client import PullConsumer
 from eruca.spark_connector.errors import SinkError
 from eruca.spark_connector.runtime import clients
-from eruca.spark_connector.sink_options import SinkOptions
+from eruca.spark_connector.sink_options import SinkOptions, own_name
 from eruca.spark_connector.write.encoder import Encoder, MessageBatch, SingleMessage
 from eruca.spark_connector.write.half_messages import HalfMessage, TransactionEnder
 from eruca.spark_connector.write.markers import Marker, Markers
@@ -49,6 +49,7 @@ class TaskCommit(WriterCommitMessage):
 def write_rows(options: SinkOptions, origin: Origin, batches: Iterator[pa.RecordBatch]) -> TaskCommit:
     """What a task does with its rows. Raises SinkError."""
     task = _Task(options, origin)
+    batches = (batch.rename_columns([own_name(each) for each in batch.schema.names]) for batch in batches)
     if options.max_rows_per_second is not None:
         batches = paced(batches, options.max_rows_per_second)
     if options.transactional:

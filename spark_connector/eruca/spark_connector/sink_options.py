@@ -50,6 +50,7 @@ SINK_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "brokerName": ("string",),
 }
 """Every column that the sink takes, and its types."""
+_BY_LOWER: Final = {name.lower(): name for name in SINK_COLUMNS}
 
 
 # ---------------------------------------------------------------------- values
@@ -138,7 +139,7 @@ def read_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptio
 def check_columns(schema: StructType, options: SinkOptions) -> None:
     """Raise BadOption unless the sink can send rows of this schema."""
     for each in schema.fields:
-        kinds = SINK_COLUMNS.get(each.name)
+        kinds = SINK_COLUMNS.get(own_name(each.name))
         if kinds is None:
             otherwise = f"it takes {', '.join(SINK_COLUMNS)}; select those."
             raise unknown_column("sink", each.name, SINK_COLUMNS, otherwise)
@@ -147,7 +148,15 @@ def check_columns(schema: StructType, options: SinkOptions) -> None:
                 f"The column {each.name} is of type {each.dataType.simpleString()}, the sink takes "
                 f"{' or '.join(kinds)}: cast it."
             )
-    _check_combination(schema.names, options)
+    names = [own_name(each) for each in schema.names]
+    if twice := [name for name in SINK_COLUMNS if names.count(name) > 1]:
+        raise BadOption(f"The rows have the column {twice[0]} several times: select it once.")
+    _check_combination(names, options)
+
+
+def own_name(column: str) -> str:
+    """How the sink calls a column: as in Spark, names do not mind case. One that it does not know stays as it is."""
+    return _BY_LOWER.get(column.lower(), column)
 
 
 def _check_combination(names: Collection[str], options: SinkOptions) -> None:

@@ -48,13 +48,11 @@ class RocketMQDataSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         """Called by Spark for ``spark.read``. Raises BadOption."""
-        from eruca.spark_connector.read.batch import BatchReader, PushingReader
+        from eruca.spark_connector.read.batch import BatchReader
 
         log_level.take_over()
         check_projection(schema)
-        options = read_options(self.options, streaming=False)
-        kind = PushingReader if options.pushdown else BatchReader
-        return kind(options, schema, self.parallelism)
+        return BatchReader(read_options(self.options, streaming=False), schema, self.parallelism)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Called by Spark for ``spark.readStream``; what is wrong with the options is raised by what it returns."""

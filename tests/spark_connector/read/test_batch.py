@@ -49,6 +49,20 @@ def test_all_columns(spark: SparkSession, topic: Topic) -> None:
     assert asked is not None
     assert asked.properties["city"] == "Basel" and asked.properties["KEYS"] == "order-1"
     assert asked.properties["UNIQ_KEY"] == row.messageId
+    otherwise = read(spark, topic, schema="QueueID int, BODY binary").first()
+    assert otherwise is not None and otherwise.asDict() == {"QueueID": 1, "BODY": b"body"}
+
+
+def test_queries_of_one_frame_do_not_narrow_each_other(spark: SparkSession, topic: Topic) -> None:
+    topic.fill(40)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = read(spark, topic)
+        assert frame.where("queueId = 3 AND queueOffset < 4").count() == 4
+        assert frame.count() == 40
+        assert frame.where("queueId = 1").union(frame.where("queueId = 2 AND queueOffset = 5")).count() == 11
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
 def test_an_interval_of_time_is_exact_to_the_message(spark: SparkSession, topic: Topic) -> None:

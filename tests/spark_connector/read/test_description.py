@@ -41,18 +41,6 @@ def test_a_frame_says_what_it_will_read(spark: SparkSession, topic: Topic) -> No
         explain_read(read_stream(spark, topic))
 
 
-def test_a_filter_that_spark_pushes_is_in_it(spark: SparkSession, topic: Topic) -> None:
-    topic.fill(6, queues=2)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        found = explain_read(read(spark, topic, None, pushdown=True).where("queueId = 1 AND tags = 'A'"))
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
-    assert (
-        found == f"reads 3 offsets of 1 queue in 1 task, filtered at the broker by tags=A: {topic.name} broker-a:1 0-3"
-    )
-
-
 @pytest.mark.usefixtures("fresh_clients")
 def test_each_plan_is_a_line_at_info(topic: Topic, caplog: pytest.LogCaptureFixture) -> None:
     topic.fill(6, queues=2)

@@ -55,7 +55,7 @@ def markers(cluster: ErucaCluster, topic: Topic) -> Topic:
 
 def test_rows_with_all_columns(spark: SparkSession, topic: Topic) -> None:
     frame = spark.sql(
-        "SELECT CAST('payload' AS BINARY) AS body, 'Paid' AS tags, 'o1 o2' AS keys, 5 AS flag, 2 AS queueId,"
+        "SELECT CAST('payload' AS BINARY) AS Body, 'Paid' AS TAGS, 'o1 o2' AS keys, 5 AS flag, 2 AS queueid,"
         " map('region', 'north', 'UNIQ_KEY', 'of another') AS properties"
     )
 

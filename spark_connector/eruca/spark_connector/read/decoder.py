@@ -58,7 +58,7 @@ class Decoder:
 
     def __init__(self, schema: pa.Schema, tags: frozenset[str] | None = None, max_body: int = MAX_BODY) -> None:
         self._schema = schema
-        self._columns = [_COLUMNS[field.name] for field in schema]
+        self._columns = [_BY_LOWER[field.name.lower()] for field in schema]
         self._kinds = [field.type for field in schema]
         self._tags = tags
         self._max_body = max_body
@@ -304,3 +304,4 @@ _COLUMNS: Final[dict[str, Column]] = {
     "flag": _number(lambda records: records.fixed["flag"]),
     "properties": _properties,
 }
+_BY_LOWER: Final = {name.lower(): column for name, column in _COLUMNS.items()}
