@@ -116,6 +116,20 @@ def test_a_stream_has_nothing_new_while_its_only_broker_is_away(
     assert "broker-a answers again after" in caplog.text
 
 
+def test_nobody_is_asked_again_while_the_newest_answers_count(
+    own: ErucaCluster, source: tuple[Topic, StreamReader]
+) -> None:
+    topic, _ = source
+    reader = stream(own, latestOffsetCacheMs="60000")
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    topic.grow(own, 4)
+    assert reader.latestOffset(end, ALL) is end, "the new queues are empty"
+    assert len(reader.reportLatestOffset()["queues"]["outages"]["broker-a"]) == 4
+    topic.close()
+    own.broker.stop()
+    assert reader.latestOffset(end, ALL) is end
+
+
 @pytest.mark.parametrize("chosen", CHOSEN, ids=[*map(str, CHOSEN)])
 def test_a_query_that_is_started_again_while_its_broker_is_away_knows_its_queues(
     own: ErucaCluster, source: tuple[Topic, StreamReader], chosen: dict[str, str]

@@ -1,22 +1,27 @@
 """Where queues end now, as far as their brokers answer.
 
-Owns which queues are left out while their broker is away. Every function is a coroutine on the loop of the clients.
+Owns which queues are left out while their broker is away, and the begin of those that a query does not know. Every
+function is a coroutine on the loop of the clients.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 from eruca.client import MessageQueue, PullConsumer
 from eruca.client.errors import ClientError, NameserverUnreachable, TopicNotFound
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.offsets import bounds
 from eruca.spark_connector.offsets.discovery import find_queues
+from eruca.spark_connector.offsets.positions import Positions
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.runtime.retry import ask_each
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,9 @@ class EndOffsets:
     by_slave: frozenset[MessageQueue] = frozenset()
     """Queues whose end only a slave has answered, which may be behind."""
     away: Mapping[str, BaseException] = field(default_factory=dict)
-    """The brokers that do not answer, and why; their queues are not in ``offsets``."""
+    """The brokers that do not answer, and why; a queue of which nothing is known is not in ``offsets``."""
+    began: Mapping[MessageQueue, int] = field(default_factory=dict)
+    """Where queues begin that the query has not read, or that end before what it has read."""
     unseen: Exception | None = None
     """Why no new queues could be looked for."""
 
@@ -43,12 +50,13 @@ def _by_replica(answers: Mapping[MessageQueue, tuple[int, bool]]) -> EndOffsets:
 
 
 async def reachable_end_offsets(
-    consumer: PullConsumer, options: Options, known: Collection[MessageQueue]
+    consumer: PullConsumer, options: Options, known: Collection[MessageQueue], read: Positions
 ) -> EndOffsets:
-    """Where the queues end whose brokers answer, and which brokers do not.
+    """Where the queues end whose brokers answer, where those begin that are new, and which brokers do not answer.
 
-    ``known`` are the queues that were read before: a broker that stops takes its queues out of the nameserver. While
-    there are some, no error of looking for others is raised.
+    ``known`` are the queues that were seen before: a broker that stops takes its queues out of the nameserver. While
+    there are some, no error of looking for others is raised. ``read`` is how far the query is. What a slave is behind
+    by says nothing of a begin.
     """
     unseen: Exception | None = None
     queues: set[MessageQueue] = {*known}
@@ -58,21 +66,36 @@ async def reachable_end_offsets(
         if not known:
             raise
         unseen = error
+    answered, away = await _reachable(queues, partial(bounds.end, consumer))
+    ends = _by_replica(answered)
+    fresh = {
+        queue
+        for queue, end in ends.offsets.items()
+        if queue not in read or (end < read[queue] and queue not in ends.by_slave)
+    }
+    began, away_meanwhile = await _reachable(fresh, partial(bounds.min_offset, consumer))
+    for queue in answered:
+        away.pop(queue.broker_name, None)
+    offsets = {queue: end for queue, end in ends.offsets.items() if queue in began or queue not in fresh}
+    return EndOffsets(offsets, ends.by_slave, {**away, **away_meanwhile}, began, unseen)
+
+
+async def _reachable(
+    queues: Iterable[MessageQueue], ask: Callable[[MessageQueue], Awaitable[T]]
+) -> tuple[dict[MessageQueue, T], dict[str, BaseException]]:
+    """The answer for each queue, and the brokers that gave none."""
     chosen = sorted(queues)
-    answers = await asyncio.gather(*(bounds.end(consumer, queue) for queue in chosen), return_exceptions=True)
-    found: dict[MessageQueue, tuple[int, bool]] = {}
+    answers = await asyncio.gather(*map(ask, chosen), return_exceptions=True)
+    found: dict[MessageQueue, T] = {}
     away: dict[str, BaseException] = {}
     for queue, answer in zip(chosen, answers, strict=True):
-        if isinstance(answer, tuple):
+        if not isinstance(answer, BaseException):
             found[queue] = answer
         elif _is_away(answer):
             away[queue.broker_name] = answer
         else:
             raise answer
-    for queue in found:
-        away.pop(queue.broker_name, None)
-    ends = _by_replica(found)
-    return EndOffsets(ends.offsets, ends.by_slave, away, unseen)
+    return found, away
 
 
 def _is_away(answer: object) -> bool:

@@ -163,7 +163,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     async def _find_began(self, consumer: PullConsumer, since: StreamOffset, latest: EndOffsets) -> Positions:
         """Where the queues begin that are new, or that were created again since the last batch.
 
-        A slave that is behind what was read already says nothing of that: its queues stay where they are.
+        A slave that is behind what was read already says nothing of that: its queues stay where they are. What was
+        found with the ends is not asked for again; the ends of ``availableNow`` come without it.
         """
         if not self._checked and latest.offsets:
             await prepare(consumer, self._options, latest.offsets)
@@ -177,7 +178,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "Set failOnDataLoss=false to go on from its beginning."
             )
         fresh = [queue for queue in latest.offsets if queue not in since.queues]
-        return await ask_each(consumer, [*fresh, *lost], partial(bounds.min_offset, consumer))
+        known = {queue: latest.began[queue] for queue in (*fresh, *lost) if queue in latest.began}
+        unknown = [queue for queue in (*fresh, *lost) if queue not in known]
+        return {**known, **await ask_each(consumer, unknown, partial(bounds.min_offset, consumer))}
 
     def _look(self) -> EndOffsets:
         """Where the queues end, asked for at most once in latestOffsetCacheMs."""
@@ -186,7 +189,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._latest
         known = {*self._latest.offsets, *(queue for queue in self._read if chooses(options, queue))}
         found = clients.this_process().call(
-            options.access, lambda consumer: reachable_end_offsets(consumer, options, known)
+            options.access, lambda consumer: reachable_end_offsets(consumer, options, known, self._read)
         )
         self._latest_at = time.monotonic()
         self._notice_lost(found)
