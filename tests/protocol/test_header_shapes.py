@@ -8,7 +8,7 @@ import struct
 import time
 from collections.abc import Iterable
 
-import msgpack  # type: ignore[import-untyped]
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,8 +40,7 @@ def in_binary(entries: bytes, code: int = 10) -> bytes:
 
 
 def in_msgpack(fields: object) -> bytes:
-    packed: bytes = msgpack.packb((10, 0, 1, 1, "JAVA", None, fields))
-    return packed
+    return msgspec.msgpack.encode((10, 0, 1, 1, "JAVA", None, fields))
 
 
 def full(unit: bytes) -> bytes:

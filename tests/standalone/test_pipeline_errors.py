@@ -83,7 +83,7 @@ def test_a_python_that_cannot_run_tasks_is_told_before_a_query(tmp_path: Path) -
         (python(tmp_path / "old", "echo 3.8 pyarrow"), rf"run in Python 3.8 \(.*/old\) and this program in {ours}"),
         (
             str(bare / "bin" / "python"),
-            "has no pyarrow, msgspec, msgpack, eruca.spark_connector: set PYSPARK_",
+            "has no pyarrow, msgspec, eruca.spark_connector: set PYSPARK_",
         ),
         (str(tmp_path / "none"), "does not start .*: set PYSPARK_PYTHON to a Python"),
         (python(tmp_path / "broken", "exit 3"), "does not start"),

@@ -13,7 +13,6 @@ import enum
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import Context
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -113,8 +112,7 @@ class SendContext(msgspec.Struct, kw_only=True):
         self.noted = notes
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumeContext:
+class ConsumeContext(msgspec.Struct, kw_only=True):
     """Messages that a listener gets. The fields after ``queue`` are set when the listener has ended.
 
     ``in_listener`` is False where messages are taken by ``async for``: then the two calls enclose the time from
@@ -132,16 +130,15 @@ class ConsumeContext:
     status: str = ""
     """In RocketMQ's words, such as CONSUME_SUCCESS or RECONSUME_LATER."""
     return_type: ConsumeReturnType = ConsumeReturnType.SUCCESS
-    dead: list[ReceivedMessage] = field(default_factory=list)
+    dead: list[ReceivedMessage] = msgspec.field(default_factory=list)
     """Those of the messages that become dead letters now; an empty list where none does."""
     error: BaseException | None = None
     reason: str | None = None
     """Of a Reject, which the listener returned; also that a handler of an App could not read a body."""
-    notes: dict[Any, Any] = field(default_factory=dict)
+    notes: dict[Any, Any] = msgspec.field(default_factory=dict)
 
 
-@dataclass(slots=True, kw_only=True)
-class EndTransactionContext:
+class EndTransactionContext(msgspec.Struct, kw_only=True):
     """The end of a transaction is sent to the broker. ``error``: it could not be sent; the broker will check."""
 
     producer_group: str
@@ -154,11 +151,10 @@ class EndTransactionContext:
     """The end of a transaction answers a check by the broker."""
     namespace: str | None = None
     error: BaseException | None = None
-    notes: dict[Any, Any] = field(default_factory=dict)
+    notes: dict[Any, Any] = msgspec.field(default_factory=dict)
 
 
-@dataclass(slots=True, kw_only=True)
-class FilterContext:
+class FilterContext(msgspec.Struct, kw_only=True):
     """Messages that were pulled, before listeners see them: those that a hook removes from ``messages`` are skipped."""
 
     consumer_group: str

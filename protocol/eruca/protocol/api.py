@@ -7,8 +7,9 @@ Eruca pairs a code with its headers. ``bodies`` has the types of bodies.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from eruca.protocol.codes import RequestCode, ResponseCode
 from eruca.protocol.header import Empty, Header
@@ -21,8 +22,7 @@ Answer = TypeVar("Answer", bound=Header)
 _OK = frozenset({ResponseCode.SUCCESS})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Endpoint(Generic[Ask, Answer]):
+class Endpoint(msgspec.Struct, Generic[Ask, Answer], frozen=True, eq=False):
     """One kind of request.
 
     ``accepts`` are the response codes whose header is of the ``answer`` type; a caller gets any other code as Refused.

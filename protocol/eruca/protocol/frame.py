@@ -12,7 +12,6 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Generic, TypeVar
 
-import msgpack  # type: ignore[import-untyped]
 import msgspec
 
 from eruca.protocol.codes import LANGUAGE, LANGUAGE_CODES, LANGUAGES, VERSION, ResponseCode
@@ -369,7 +368,7 @@ def encode(
         fields = header.natives() if header is not None else {}
         if extra:
             fields.update(extra)
-        head = msgpack.packb((code, flag, opaque, version, language, remark, fields))
+        head = msgspec.msgpack.encode((code, flag, opaque, version, language, remark, fields))
     length = 4 + len(head) + body_length
     if length > MAX_FRAME - 4:
         raise too_long(length)
@@ -389,7 +388,7 @@ def relayed(serialization: int, data: bytes, opaque: int, body_length: int) -> b
     elif serialization == ROCKETMQ:
         header = data[:5] + opaque.to_bytes(4, "big") + flag.to_bytes(4, "big") + data[13:]
     else:
-        header = msgpack.packb((head.code, flag, opaque, head.version, head.language, head.remark, head.ext))
+        header = msgspec.msgpack.encode((head.code, flag, opaque, head.version, head.language, head.remark, head.ext))
     length = 4 + len(header) + body_length
     if length > MAX_FRAME - 4:
         raise too_long(length)

@@ -7,8 +7,9 @@ is not exceeded. What a connection has let go without a word is noticed when it 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from eruca.remoting.log import log
 
@@ -84,8 +85,7 @@ class ByteBudget:
                 return
 
 
-@dataclass(frozen=True, slots=True)
-class Budgets:
+class Budgets(msgspec.Struct, frozen=True):
     """The budgets of a daemon's connections."""
 
     unfinished: ByteBudget

@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from dataclasses import dataclass
+
+import msgspec
 
 from eruca.remoting.log import log
 
@@ -80,8 +81,7 @@ def reason(fault: OSError) -> str:
     return sentence.format(limit=limit()) if sentence is not None else fault.strerror or str(fault)
 
 
-@dataclass(slots=True)
-class ConnectionCount:
+class ConnectionCount(msgspec.Struct):
     """The connections of all servers of a daemon: ``taken`` of at most ``most``."""
 
     most: int

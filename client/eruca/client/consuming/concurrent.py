@@ -11,8 +11,9 @@ the listener is waited for.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from time import monotonic
+
+import msgspec
 
 from eruca.client.consuming.consume_request import Argument, ConsumeRequest, PulledBatch, listener_failed
 from eruca.client.consuming.consumer_stats import ConsumerStats, TopicStats
@@ -28,8 +29,7 @@ RunnerFactory = Callable[[Callable[[ConsumeRequest], None]], Runner]
 """Makes the runner of a listener, given the callback for finished requests."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumeOptions:
+class ConsumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How messages are consumed.
 
     Args:

@@ -8,8 +8,9 @@ growing sums; the current sums count at once (Java's are up to 10 s old). Facts:
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from eruca.protocol.bodies import ConsumeStatus
 
@@ -32,8 +33,7 @@ class Sums(NamedTuple):
     pull_seconds: float
 
 
-@dataclass(slots=True)
-class TopicStats:
+class TopicStats(msgspec.Struct):
     """The sums of one topic since the start."""
 
     began: float
@@ -50,8 +50,8 @@ class TopicStats:
     pulls: int = 0
     """Pulls that returned messages."""
     pull_seconds: float = 0.0
-    minute: deque[Sums] = field(default_factory=lambda: deque(maxlen=SAMPLES_OF_A_MINUTE))
-    hour: deque[Sums] = field(default_factory=lambda: deque(maxlen=SAMPLES_OF_AN_HOUR))
+    minute: deque[Sums] = msgspec.field(default_factory=lambda: deque(maxlen=SAMPLES_OF_A_MINUTE))
+    hour: deque[Sums] = msgspec.field(default_factory=lambda: deque(maxlen=SAMPLES_OF_AN_HOUR))
 
     def __post_init__(self) -> None:
         self.minute.append(self.sums(self.began))

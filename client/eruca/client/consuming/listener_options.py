@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from eruca.client import callbacks
 from eruca.client.checks import check_flags, check_least, check_seconds
@@ -24,8 +25,7 @@ SUSPEND_TIME = 1.0
 """The default of ``suspend_time``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerOptions:
+class ListenerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of ``PushConsumer`` by their names there. Raises BadConfig."""
 
     concurrency: int

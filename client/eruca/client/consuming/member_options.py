@@ -6,8 +6,9 @@ know queues or routes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from eruca.client import callbacks
 from eruca.client.assign import Strategy, averagely, everything
@@ -19,8 +20,7 @@ from eruca.client.network.events import EventListeners
 from eruca.client.network.session import Session
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberOptions:
+class MemberOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options that every member of a group has; see PushConsumer.
 
     ``store_start`` stores the first offset of a group without offsets. Raises BadConfig and UsageError.
@@ -34,7 +34,7 @@ class MemberOptions:
     store_start: bool = False
     on_assigned: QueuesListener | None = None
     on_revoked: QueuesListener | None = None
-    events: EventListeners = field(default_factory=EventListeners)
+    events: EventListeners = msgspec.field(default_factory=EventListeners)
 
     def __post_init__(self) -> None:
         check_start(self.start_from)

@@ -49,7 +49,6 @@ from eruca.protocol.errors import Refused
 from eruca.protocol.names import is_retry_topic
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.record import Record
-from eruca.protocol.sql92 import compile_sql
 from eruca.protocol.subscription import SQL92, build_subscription, check_tags, is_tag_type
 from eruca.remoting.clock import monotonic_ms, now_ms
 
@@ -308,6 +307,8 @@ def subscription_of(topic: str, expression: str, expression_type: str, version: 
         elif expression_type != SQL92:
             raise UsageError(f'expression_type={expression_type!r}: "TAG" or "SQL92" is expected.')
         elif expression:
+            from eruca.protocol.sql92 import compile_sql  # most subscriptions have none
+
             compile_sql(expression)
         return build_subscription(topic, expression, version=version, expression_type=expression_type)
     except ValueError as error:

@@ -9,14 +9,14 @@ offset. Facts: ProcessQueue in 4.9.7.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from eruca.client.checks import check_least
 from eruca.protocol.queues import MessageQueue
 
 
-@dataclass(frozen=True, slots=True)
-class QueueLimits:
+class QueueLimits(msgspec.Struct, frozen=True):
     """How much of one queue may wait in memory: messages, bytes, and offsets from the first to the last message."""
 
     count: int
@@ -24,8 +24,7 @@ class QueueLimits:
     span: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullThresholds:
+class PullThresholds(msgspec.Struct, frozen=True, kw_only=True):
     """Flow control of a consumer: how much may wait in memory before it pauses its pulls.
 
     The fields are the options of the consumers: messages and MiB of one queue, offsets from the first to the last

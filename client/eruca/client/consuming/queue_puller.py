@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
 from typing import Generic, TypeVar
+
+import msgspec
 
 from eruca.client.bounds import unbounded
 from eruca.client.consuming.consumer_stats import TopicStats
@@ -56,8 +57,7 @@ MessageFilter = Callable[[MessageQueue, list[ReceivedMessage]], list[ReceivedMes
 """Returns the messages that are to be delivered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullOptions:
+class PullOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How pulls are made; times in seconds.
 
     Args:

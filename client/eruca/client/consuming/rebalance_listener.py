@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from eruca.client import callbacks
 from eruca.client.log import log
@@ -20,8 +21,7 @@ QueuesListener = Callable[[list[MessageQueue]], Awaitable[None] | None]
 """Called with queues; a plain function runs in a thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class RebalanceListener:
+class RebalanceListener(msgspec.Struct, frozen=True):
     """The two functions of a member; ``timeout`` is in seconds, for each call."""
 
     group: str

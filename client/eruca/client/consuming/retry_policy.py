@@ -7,14 +7,14 @@ maxReconsumeTimes, consumerSendMsgBack of SendMessageProcessor in 4.9.7.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from eruca.client.message import ReceivedMessage
 from eruca.client.outcomes import Backoff, Later, Outcome, Reject, Suspend
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(msgspec.Struct, frozen=True):
     """``most`` retries of a message; ``backoff`` None leaves their times to the broker, or to suspend_time."""
 
     most: int

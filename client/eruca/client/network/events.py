@@ -11,8 +11,9 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from eruca.client import callbacks
 from eruca.client.bounds import unbounded
@@ -26,8 +27,7 @@ _telling: ContextVar[bool] = ContextVar("telling", default=False)
 """Whether a function is being called: a client that it stops does not wait for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disconnected:
+class Disconnected(msgspec.Struct, frozen=True, kw_only=True):
     """A broker cannot be reached.
 
     ``broker_id`` is 0 for a master. ``queues`` are those that wait for it, by the group of the consumer in this
@@ -42,8 +42,7 @@ class Disconnected:
     since: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reconnected:
+class Reconnected(msgspec.Struct, frozen=True, kw_only=True):
     """A broker is reached again, perhaps at another address; it was away for ``seconds``, since ``since``."""
 
     broker: str
@@ -55,8 +54,7 @@ class Reconnected:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackgroundError:
+class BackgroundError(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a client does by itself failed; it tries again, or goes on without.
 
     ``reason`` is the sentence of the log, ``error`` what was raised, ``since`` when this trouble began. ``group``,
@@ -77,8 +75,7 @@ ErrorListener = Callable[[BackgroundError], Awaitable[None] | None]
 Event = Disconnected | Reconnected | BackgroundError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventListeners:
+class EventListeners(msgspec.Struct, frozen=True, kw_only=True):
     """The functions of one client, which is of this group; a plain function runs in a thread. Raises UsageError."""
 
     group: str | None = None

@@ -8,7 +8,8 @@ and findBrokerAddressInSubscribe in 4.9.7.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from eruca.protocol.bodies import PERM_READ, PERM_WRITE, QueueData, TopicRouteData
 from eruca.protocol.queues import MessageQueue
@@ -17,8 +18,7 @@ MASTER = 0
 """The broker id of a master."""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """The queues of one topic. ``provisional``: taken from the template topic, since the topic is not there yet."""
 
     topic: str

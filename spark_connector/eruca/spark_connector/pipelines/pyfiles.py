@@ -1,6 +1,6 @@
 """Eruca's code as one zip, for ``spark-submit --py-files``: what the connector needs on a worker, and nothing native.
 
-Owns which packages go in. Their dependencies (msgspec, msgpack, pyarrow, …) have compiled parts and cannot travel in a
+Owns which packages go in. Their dependencies (msgspec, pyarrow, …) have compiled parts and cannot travel in a
 zip: the workers' Python has them installed.
 """
 

@@ -15,7 +15,7 @@ from eruca.spark_connector.errors import BadOption, NotInstalled
 OLDEST = (4, 2)
 """The oldest PySpark whose data sources can do what the connector needs."""
 INSTALL = "run `pip install 'eruca[spark]'`"
-NEEDED = ("pyarrow", "msgspec", "msgpack")
+NEEDED = ("pyarrow", "msgspec")
 """What tasks import besides Eruca itself. PySpark is brought along by Spark."""
 _PYSPARK = ("pyspark", "pyarrow", "numpy", "pandas")
 _LOOK = """
