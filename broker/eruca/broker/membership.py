@@ -180,6 +180,8 @@ class _Office:
         self._tables = tables
         self._confirmation = confirmation
         self._restart = restart
+        self._shown: Promise | None = None
+        """What was shown last, since this broker leads or does not."""
 
     @property
     def _root(self) -> Path:
@@ -219,6 +221,7 @@ class _Office:
 
     async def lead(self, epoch: int, *, takes_sends: bool) -> None:
         self._take_sends(takes_sends)
+        self._shown = None
         self._tables.lead()
         self._confirmation.lead()
         await self._broker.role.lead(epoch)
@@ -234,6 +237,7 @@ class _Office:
         """Acknowledge nothing any more."""
         self._broker.accepting = False
         self._take_sends(True)  # from now on they are refused for another reason
+        self._shown = None
         self._confirmation.resign()
         self._tables.resign()
 
@@ -243,15 +247,17 @@ class _Office:
     def _take_sends(self, takes: bool) -> None:
         admission = self._broker.admission
         if takes:
-            if admission.suspended:
-                admission.resume(ResponseCode.SYSTEM_ERROR)
+            admission.resume(ResponseCode.SYSTEM_ERROR)
         else:
             admission.suspend(TOO_SMALL, ResponseCode.SYSTEM_ERROR)
 
     def show(self, promise: Promise) -> None:
-        self._take_sends(promise.takes_sends)
+        before, self._shown = self._shown, promise
+        if before is None or promise.takes_sends is not before.takes_sends:
+            self._take_sends(promise.takes_sends)
         self._confirmation.show(promise.confirmed, promise.acknowledged)
-        self._tables.show(promise.tables)
+        if before is None or promise.tables != before.tables:
+            self._tables.show(promise.tables)
 
     def bar(self, reason: str) -> None:
         log.error("barred", reason=reason)

@@ -390,7 +390,7 @@ class Store:
         """Dispatch up to here: at once, or where something was written in this turn of the loop together with that."""
         self.visible_limit = limit
         if self.config.sync_flush or not self.appender.woken:
-            self.drain()
+            self._dispatch.drain(min(limit, self._flush.flushed) if self.config.sync_flush else limit)
 
     def drain(self) -> int:
         """Dispatch what may be seen; returns the number of messages."""

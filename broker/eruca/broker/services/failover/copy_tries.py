@@ -24,6 +24,8 @@ class CopyTries:
     """The tries of one broker; ``monotonic`` is its clock in ms."""
 
     def __init__(self, monotonic: Callable[[], int]) -> None:
+        self.failing = False
+        """Whether nothing was taken in since the last failure."""
         self._monotonic = monotonic
         self._again_at: int | None = None
         self._pause = FIRST
@@ -36,6 +38,7 @@ class CopyTries:
 
     def failed(self, fault: Exception) -> None:
         """What came was refused, or could not be written."""
+        self.failing = True
         again = self._repeats.failed(isinstance(fault, OSError))
         if again is not None and isinstance(fault, OSError):
             log.error("copy_not_written", reason=reason(fault), **again)
@@ -46,6 +49,7 @@ class CopyTries:
 
     def succeeded(self) -> None:
         """What came was taken in."""
+        self.failing = False
         self._pause = FIRST
 
     def is_due(self) -> bool:

@@ -133,7 +133,8 @@ class MasterConnection(asyncio.Protocol):
                 if kind is not Kind.REFUSED:  # that is the word of one that is no master, or not this broker's
                     self.heard_at = self._came_at
                 if kind is not Kind.PART or not self.welcomed:
-                    self._hand_on_parts(parts)
+                    if parts:
+                        self._hand_on_parts(parts)
                     self._handle(kind, body)
                     continue
                 part = messages.read_part(body)
@@ -142,7 +143,8 @@ class MasterConnection(asyncio.Protocol):
                     size = 0
                 parts.append(part)
                 size += len(part.data)
-            self._hand_on_parts(parts)
+            if parts:
+                self._hand_on_parts(parts)
         except ProtocolError as fault:
             self._close(str(fault))
         finally:
@@ -153,15 +155,11 @@ class MasterConnection(asyncio.Protocol):
 
     def _hand_on_parts(self, parts: list[Frame]) -> None:
         """Hand on parts that follow one another."""
-        if parts and not self._left:
-            last = parts[-1]
-            whole = (
-                last
-                if len(parts) == 1
-                else last._replace(offset=parts[0].offset, data=b"".join([each.data for each in parts]))
-            )
-            self._hand_on(whole)
+        part = parts[-1]
+        if len(parts) > 1:
+            part = part._replace(offset=parts[0].offset, data=b"".join([each.data for each in parts]))
         parts.clear()
+        self._hand_on(part)
 
     def _handle(self, kind: Kind, body: bytes) -> None:
         if kind is Kind.BEAT and self.welcomed:
@@ -179,6 +177,8 @@ class MasterConnection(asyncio.Protocol):
             raise ProtocolError(f"a master does not send {kind.name}")
 
     def _hand_on(self, frame: Frame | TableFrame) -> None:
+        if self._left:
+            return
         full = self._driver.take(frame)
         if full is not None:
             self._full = full

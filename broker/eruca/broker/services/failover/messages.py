@@ -26,7 +26,9 @@ LARGEST: Final = 64 << 20
 """Bytes of a message, at most."""
 _HEAD: Final = struct.Struct(">iB")
 _REPORT: Final = struct.Struct(">iqq")
+_WHOLE_REPORT: Final = struct.Struct(">iBiqq")
 _PART: Final = struct.Struct(">iiqqq")
+_PART_HEAD: Final = struct.Struct(">iBiiqqq")
 _TABLES: Final = struct.Struct(">iq")
 _BEAT: Final = struct.Struct(">iqq")
 _STAMP: Final = struct.Struct(">q")
@@ -104,8 +106,7 @@ def refused(reason: str) -> bytes:
 
 def part_head(master_epoch: int, part: Epoch, offset: int, size: int, confirmed: int) -> bytes:
     """What stands in front of a part of the log with ``size`` bytes."""
-    body = _PART.pack(master_epoch, part.epoch, part.start, offset, confirmed)
-    return _HEAD.pack(len(body) + size, Kind.PART) + body
+    return _PART_HEAD.pack(_PART.size + size, Kind.PART, master_epoch, part.epoch, part.start, offset, confirmed)
 
 
 def beat(said: Beat) -> bytes:
@@ -120,7 +121,7 @@ def heard(stamp: int) -> bytes:
 
 def report(epoch: int, end: int, number: int) -> bytes:
     """Where a replica's log ends, in the epoch in which it follows, and the number of the tables that it has."""
-    return message(Kind.REPORT, _REPORT.pack(epoch, end, number))
+    return _WHOLE_REPORT.pack(_REPORT.size, Kind.REPORT, epoch, end, number)
 
 
 def tables(master_epoch: int, number: int, body: bytes) -> bytes:
@@ -181,7 +182,9 @@ def read_welcome(body: bytes) -> Welcomed:
 
 def read_part(body: bytes) -> Frame:
     """Raises ProtocolError."""
-    epoch, part_epoch, start, offset, confirmed = _unpacked(_PART, body[: _PART.size])
+    if len(body) < _PART.size:
+        raise ProtocolError(f"a part of a log has {_PART.size} bytes in front of it, and {len(body)} came")
+    epoch, part_epoch, start, offset, confirmed = _PART.unpack_from(body)
     return Frame(epoch, Epoch(part_epoch, start), offset, memoryview(body)[_PART.size :], confirmed)
 
 

@@ -95,9 +95,8 @@ class Tables:
 
     def show(self, number: int) -> None:
         """All of the set have the changes up to here."""
-        if number != self._confirmed:
-            self._confirmed = number
-            self._waiters.release(number, Durability.DURABLE)
+        self._confirmed = number
+        self._waiters.release(number, Durability.DURABLE)
 
     def confirmed(self, *, on_disk: bool = False) -> asyncio.Future[Durability] | None:
         """None if all that was changed so far is on all of the set, else a future of that; ``on_disk`` of offsets: on
