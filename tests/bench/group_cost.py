@@ -1,10 +1,12 @@
 """What a group that elects its master costs more than a pair with SYNC_MASTER: CPU and rate of sends, start, memory.
 
-Run: ``python -m tests.bench.group_cost [messages] [rounds]`` (20000 and 5; needs Debian's etcd-server). A pair and a
-group of two, with the same settings, run on this machine; the same load goes to one, then to the other, in turns:
-1, 4 and 64 senders that wait for each answer, bodies of 1 KiB of Chinese text. Printed are medians of the rounds: CPU
-of master and slave a message (user and system, by the clocks of the processes), messages a second, and the ratio of
-group to pair; then seconds from start to "boot success", and the memory that is not of files. Machine load is beside.
+Run: ``python -m tests.bench.group_cost [messages] [rounds]`` (2000 and 25; needs Debian's etcd-server). First a broker
+starts again and again, with and without the mode, alone on its store: seconds and CPU to "boot success", and the memory
+that is not of files. Then a pair and a group of two, with the same settings, get the same load in turns, one short
+round after the other, since a shared machine changes its pace: 1, 4 and 64 senders that wait for each answer, bodies of
+1 KiB of Chinese text. Printed are medians of the rounds: CPU of master and slave a message (user and system, by the
+clocks of the processes), messages a second, and the median of the ratios of two rounds that follow one another.
+Machine load is beside.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from tests.support.ports import free_broker_port
 
 SENDERS = (1, 4, 64)
 QUEUES = 8
+STARTS = 5
 TEXT = ("消息队列：每一条已确认的消息，组中所有成员都有。" * 20).encode()[:1023] + b"."
 SETTINGS = {**LARGE_FILES, "mappedFileSizeCommitLog": str(256 << 20), "slaveTimeout": "3000"}
 
@@ -78,21 +81,37 @@ async def pair(home: Path, names: str) -> Two:
 
 
 def row(name: str, values: Sequence[Sequence[float]], form: str = ",.1f") -> str:
-    """Medians of pair and group, and the ratio."""
+    """Medians of pair and group, and of the ratios of their rounds."""
     one, other = map(median, values)
-    return f"  {name:<22} {one:>10{form}} {other:>10{form}} {other / one:>8.3f}"
+    ratio = median([group / pair for pair, group in zip(*values, strict=True)])
+    return f"  {name:<22} {one:>10{form}} {other:>10{form}} {ratio:>8.3f}"
 
 
-def started(brokers: Two) -> tuple[float, float]:
-    """Seconds of both starts, and MiB of memory that is not of files, of both."""
-    return sum(each.startup for each in brokers), sum(each.memory()["anonymous"] for each in brokers) / (1 << 20)
+async def starts(home: Path, cluster: FailoverCluster, times: int) -> None:
+    """Start a broker without the mode, and with it, in turns."""
+    alone = {**SETTINGS, "namesrvAddr": cluster.names.address, "brokerName": "alone", "brokerRole": "SYNC_MASTER"}
+    elects = {"enableControllerMode": "true", "controllerAddr": ";".join(cluster.etcd.urls), "brokerId": "1"}
+    both = (alone, {**alone, **elects, "brokerName": "elects"})
+    found: list[list[tuple[float, float, float]]] = [[], []]
+    for _ in range(times):
+        for settings, values in zip(both, found, strict=True):
+            folder = home / settings["brokerName"]
+            broker = await LoneBroker.start(folder, folder / "store", settings)
+            cpu = broker.cpu_nanoseconds() / 1e9
+            await asyncio.sleep(1)
+            values.append((broker.startup, cpu, broker.memory()["anonymous"] / (1 << 20)))
+            await asyncio.to_thread(broker.stop)
+    print(f"{times} starts, load {os.getloadavg()[0]:.1f}; without, with, ratio")
+    for name, place in (("seconds", 0), ("seconds of CPU", 1), ("MiB after a second", 2)):
+        print(row(name, [[each[place] for each in values] for values in found], ",.2f"))
 
 
 async def measure(home: Path, messages: int, rounds: int) -> None:
-    """Start both, and measure them in turns."""
+    """Starts, then loads."""
     async with FailoverCluster(home / "group", 2, SETTINGS) as cluster:
         await cluster.send()
         await cluster.all_in_set()
+        await starts(home, cluster, STARTS)
         group = Two(cluster.brokers[1], cluster.brokers[2])
         the_pair = await pair(home / "pair", cluster.names.address)
         try:
@@ -104,7 +123,6 @@ async def measure(home: Path, messages: int, rounds: int) -> None:
 
 async def compare(the_pair: Two, group: Two, messages: int, rounds: int) -> None:
     """Loads in turns, then the figures."""
-    at_rest = [started(each) for each in (the_pair, group)]
     print(f"load {os.getloadavg()[0]:.1f}; pair, group, ratio")
     for senders in SENDERS:
         costs: tuple[list[Cost], list[Cost]] = [], []
@@ -117,14 +135,13 @@ async def compare(the_pair: Two, group: Two, messages: int, rounds: int) -> None
             print(row(TITLES[name], [[getattr(cost, name) for cost in found] for found in costs], form), flush=True)
         both = [[cost.master + cost.slave for cost in found] for found in costs]
         print(row("CPU us/msg, both", both), flush=True)
-    for name, place in (("seconds of both starts", 0), ("MiB of both, at rest", 1)):
-        print(row(name, [[each[place]] for each in at_rest], ",.2f"))
-    print(row("MiB of both, at the end", [[started(each)[1]] for each in (the_pair, group)], ",.2f"))
+    memory = [[sum(each.memory()["anonymous"] for each in two) / (1 << 20)] for two in (the_pair, group)]
+    print(row("MiB of both, at the end", memory, ",.2f"))
 
 
 def main() -> None:
     """Measure what the command line says."""
-    messages, rounds = numbers(__doc__, messages=20_000, rounds=5)
+    messages, rounds = numbers(__doc__, messages=2000, rounds=25)
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(measure(Path(folder), messages, rounds))
 
