@@ -1,8 +1,10 @@
-"""The rules of failover, searched: in every order of events, who can be elected has all that was acknowledged, and no
-broker shows what may vanish.
+"""The rules of failover, searched: in every order of events, who can be elected has all that was acknowledged, messages
+and changes of tables, and no broker shows what may vanish.
 
 The search drives the functions that decide in the broker. Each rule is broken once, and the search must find a way to a
-loss. It knows neither time nor tables.
+loss. It knows no time. Of tables there are two kinds: those on the disks (topics, groups, what operators change), and
+those in memory (commits with an answer, locks), which a kill takes from one broker, and the next master has, unless the
+killed one was alone in the set.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ import time
 import pytest
 
 from eruca.broker.failover.epochs import Epoch
+from eruca.broker.failover import in_sync
+from eruca.broker.failover.election import Candidate
+from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import Known, Member, Read, Rules, State, Welcomed
 from tests.support.programme import ENOUGH, LONG, WHY
@@ -20,6 +25,7 @@ from tests.support.replica_worlds import (
     Bounds,
     Broker,
     Etcd,
+    Log,
     Machines,
     Post,
     Request,
@@ -32,8 +38,14 @@ from tests.support.replica_worlds import (
 pytestmark = ENOUGH
 
 
-def searched(brokers: int, bounds: Bounds, *, most: int | None = None) -> Search:
-    search = Search(Rules(), bounds)
+class InMemory(Machines):
+    """The tables are commits and locks."""
+
+    in_memory = True
+
+
+def searched(brokers: int, bounds: Bounds, *, most: int | None = None, machines: Machines | None = None) -> Search:
+    search = Search(Rules(), bounds, machines=machines)
     begin = time.monotonic()
     complete = search.run(first_world(brokers), most=most)
     took = f"{time.monotonic() - begin:.0f} s, {'all' if complete else 'the nearest'}"
@@ -54,6 +66,33 @@ def test_two_brokers_lose_nothing_in_any_order_of_events() -> None:
 def test_two_brokers_lose_nothing_when_the_mastership_is_handed_over_and_the_next_one_is_elected() -> None:
     search = searched(2, Bounds(messages=2, epochs=4, faults=0))
     assert {(3, 2, 2), (4, 1, 2)} <= search.met
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("bounds", "machines"),
+    [
+        pytest.param(Bounds(messages=0, epochs=3, faults=1, changes=2), Machines(), id="on the disks"),
+        pytest.param(Bounds(messages=0, epochs=3, faults=1, changes=1), InMemory(), id="in memory"),
+    ],
+)
+def test_two_brokers_lose_no_change_of_tables_that_was_answered(bounds: Bounds, machines: Machines) -> None:
+    search = searched(2, bounds, machines=machines)
+    for epoch in (2, 3):
+        assert (epoch, 2, bounds.changes) in search.answered
+
+
+@pytest.mark.skipif(not LONG, reason=WHY)
+@pytest.mark.parametrize("machines", [Machines(), InMemory()], ids=["on the disks", "in memory"])
+@pytest.mark.parametrize("bounds", [Bounds(1, 3, 1, 1), Bounds(0, 4, 1, 1), Bounds(0, 3, 1, 2)], ids=str)
+def test_two_brokers_lose_no_change_of_tables_in_more_worlds(bounds: Bounds, machines: Machines) -> None:
+    searched(2, bounds, machines=machines)
+
+
+@pytest.mark.skipif(not LONG, reason=WHY)
+@pytest.mark.parametrize("machines", [Machines(), InMemory()], ids=["on the disks", "in memory"])
+def test_three_brokers_lose_no_change_of_tables_in_the_nearest_worlds(machines: Machines) -> None:
+    searched(3, Bounds(messages=0, epochs=4, faults=1, changes=1), most=500_000, machines=machines)
 
 
 @pytest.mark.skipif(not LONG, reason=WHY)
@@ -129,6 +168,35 @@ class KeepsItsStore(Machines):
         return member.store
 
 
+class AnswersAtOnce(Rules):
+    """A change of tables is answered before the others have it."""
+
+    def _confirmed(self, member: Member, known: Known) -> tuple[int, int, int]:
+        confirmed, acknowledged, _ = super()._confirmed(member, known)
+        return confirmed, acknowledged, member.tables
+
+
+class TakesInWithoutTables(Rules):
+    """Whoever has the log comes into the set."""
+
+    def wanted(self, member: Member, known: Known) -> Group | None:
+        return in_sync.change(known.group, member.replicas, member.confirmed, 0, member.epochs[-1].start)
+
+
+class ReportsBeforeItsDisk(Machines):
+    """Tables are reported before they are on the disk."""
+
+    def tables_after_kill(self, tables: Log) -> Log:
+        return tables[:-1]
+
+
+class ForgetsWhoWasKilled(InMemory):
+    """Who was killed stands as any other: its log may be the longest."""
+
+    def first(self, group: Group, candidates: list[Candidate]) -> Candidate | None:
+        return super().first(group, [each._replace(has_tables=True) for each in candidates])
+
+
 def two(in_set: int) -> World:
     return first_world(2, in_set=in_set)
 
@@ -143,6 +211,15 @@ def with_an_old_report() -> World:
         group=group,
         brokers=(Broker(master, ()), world.brokers[1]),
         posts=frozenset((Post(0, Report(1, "b", 2, 1)),)),
+    )
+
+
+def with_an_old_report_of_tables() -> World:
+    """The same of a change of tables, number 2 in both epochs."""
+    world = with_an_old_report()
+    return world._replace(
+        brokers=(world.brokers[0]._replace(member=world.brokers[0].member._replace(tables=1)), world.brokers[1]),
+        posts=frozenset((Post(0, Report(1, "b", 2, 0, 2)),)),
     )
 
 
@@ -161,6 +238,26 @@ def with_an_old_report() -> World:
         ),
         pytest.param(Rules(), ChangesBlindly(), Machines(), two(1), Bounds(2, 3, 0), id="blind change"),
         pytest.param(Rules(), Etcd(), KeepsItsStore(), two(2), Bounds(1, 3, 1), id="lost tail"),
+        pytest.param(
+            AnswersAtOnce(), Etcd(), Machines(), two(1), Bounds(0, 3, 0, 1), id="a change answered before all have it"
+        ),
+        pytest.param(
+            TakesInWithoutTables(), Etcd(), Machines(), two(1), Bounds(0, 3, 0, 1), id="in the set without tables"
+        ),
+        pytest.param(
+            CountsAnyReport(),
+            Etcd(),
+            Machines(),
+            with_an_old_report_of_tables(),
+            Bounds(0, 5, 0, 1),
+            id="reports of tables of any epoch",
+        ),
+        pytest.param(
+            Rules(), Etcd(), ReportsBeforeItsDisk(), two(1), Bounds(0, 3, 1, 1), id="tables that are not on the disk"
+        ),
+        pytest.param(
+            Rules(), Etcd(), ForgetsWhoWasKilled(), two(1), Bounds(0, 3, 1, 1), id="who was killed goes first"
+        ),
     ],
 )
 def test_a_planted_fault_is_found(rules: Rules, etcd: Etcd, machines: Machines, first: World, bounds: Bounds) -> None:

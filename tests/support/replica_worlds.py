@@ -1,7 +1,11 @@
 """Worlds of a broker group: brokers with the rules of ``eruca.broker.failover``, an etcd, and every order of events.
 
 Owns the search: all worlds that can be reached from a first one within bounds, and what must hold in each. A broker is
-a ``Member`` and its log, of which each byte is a message and says in which epoch it was written. Requests to etcd and
+a ``Member`` and its log, of which each byte is a message and says in which epoch it was written; and its tables, of
+which each change says in which epoch it was made. Whoever follows gets all tables at first, then each change, before
+what was written of the log later. What a kill leaves of tables is a question to the machines: all of what is on the
+disk (topics, groups), nothing of what is in memory (commits, locks); then who was killed stands as ``election.first``
+says, that is after those that were not. Requests to etcd and
 reports of replicas stay under way as long as they like, or for ever; outcomes may be lost; brokers are killed, lose
 their power and what they had not flushed, or get an empty disk, and start again. Time does not exist: what a timeout
 does may happen at any moment.
@@ -15,10 +19,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from eruca.broker.failover import election
 from eruca.broker.failover import epochs as lists
+from eruca.broker.failover.election import Candidate
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import (
+    Accept,
     Asked,
     Changed,
     Copied,
@@ -39,6 +46,8 @@ from eruca.broker.failover.member import (
     Rules,
     State,
     Stored,
+    TablesChanged,
+    TablesCopied,
     Tell,
     Welcome,
 )
@@ -46,7 +55,7 @@ from eruca.broker.failover.member import (
 Label = tuple[object, ...]
 """What happened between two worlds."""
 Log = tuple[int, ...]
-"""The epoch in which each byte was written."""
+"""The epoch in which each byte was written, or each change of tables was made."""
 
 OLD, PRESENT = 0, 1
 """Revisions of etcd's key."""
@@ -61,6 +70,14 @@ class Broker(NamedTuple):
 
     member: Member
     log: Log
+    tables: Log = ()
+    base: int = 0
+    """Of a master: how many changes its tables had when it became one; that is its number 1."""
+
+    @property
+    def number(self) -> int:
+        """Of a master: the number of its last change."""
+        return 1 + len(self.tables) - self.base
 
 
 class Request(NamedTuple):
@@ -79,11 +96,13 @@ class Post(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """How large a world may become: messages in a log, epochs, faults of machines."""
+    """How large a world may become: messages in a log, epochs, faults of machines, changes of tables (none: nobody has
+    tables)."""
 
     messages: int
     epochs: int
     faults: int
+    changes: int = 0
 
 
 class World(NamedTuple):
@@ -95,6 +114,8 @@ class World(NamedTuple):
     posts: frozenset[Post] = frozenset()
     acknowledged: Log = ()
     """The longest log that a client was promised."""
+    answered: Log = ()
+    """The changes of tables that were answered."""
     faults: int = 0
 
 
@@ -116,6 +137,17 @@ class Machines:
         """Its store id: another one, as its log may lack what it had."""
         return f"{member.store}+"
 
+    in_memory = False
+    """Whether the tables are such as are in memory only."""
+
+    def tables_after_kill(self, tables: Log) -> Log:
+        """What a broker that is killed has of its tables when it starts again."""
+        return () if self.in_memory else tables
+
+    def first(self, group: Group, candidates: list[Candidate]) -> Candidate | None:
+        """Who goes first."""
+        return election.first(group, candidates)
+
 
 class Search:
     """All worlds within bounds, breadth first: the way to what it finds wrong is a shortest one."""
@@ -126,6 +158,8 @@ class Search:
         self.states = 0
         self.met: set[tuple[int, int, int]] = set()
         """Epoch, size of the set and number of acknowledged messages of every world."""
+        self.answered: set[tuple[int, int, int]] = set()
+        """The same with the number of answered changes of tables."""
         self._rules = rules
         self._old_reports_matter = type(rules).counts is not Rules.counts
         self._bounds = bounds
@@ -144,7 +178,9 @@ class Search:
             following = []
             for world in level:
                 number = hash(world)
-                self.met.add((world.group.master_epoch, len(world.group.sync_state_set), len(world.acknowledged)))
+                epoch, size = world.group.master_epoch, len(world.group.sync_state_set)
+                self.met.add((epoch, size, len(world.acknowledged)))
+                self.answered.add((epoch, size, len(world.answered)))
                 label: Label = ()
                 try:
                     for label, after in self._after(world):
@@ -167,13 +203,18 @@ class Search:
             requests = frozenset(request for request in requests if request.revision == PRESENT)
         if posts and not self._old_reports_matter:
             posts = frozenset(post for post in posts if _can_count(world.brokers[post.to].member, post.report))
-        brokers = tuple(
-            broker._replace(member=broker.member._replace(confirmed=0))
-            if broker.member.confirmed and broker.member.state is not State.MASTER
-            else broker
-            for broker in world.brokers
-        )
+        brokers = tuple(self._bare(broker) for broker in world.brokers)
         return world._replace(brokers=brokers, requests=requests, posts=posts)
+
+    def _bare(self, broker: Broker) -> Broker:
+        member = broker.member
+        if not self._machines.in_memory and member.has_tables:
+            member = member._replace(has_tables=False)
+        if member.state is State.MASTER:
+            return broker._replace(member=member)
+        if member.state is not State.FOLLOWING:
+            member = member._replace(tables=0)
+        return broker._replace(member=member._replace(confirmed=0, tables_confirmed=0), base=0)
 
     # ---- what may happen next
 
@@ -189,7 +230,12 @@ class Search:
             if member.state is State.PROMOTING:
                 yield self._does(world, me, Noted())
             if member.known is not None and member.known.group.master_epoch < self._bounds.epochs:
-                yield self._does(world, me, MasterSilent())
+                if (
+                    member.has_tables
+                    or not self._machines.in_memory
+                    or self._is_first(world, member, member.known.group)
+                ):
+                    yield self._does(world, me, MasterSilent())
             if member.state is State.FOLLOWING:
                 yield self._does(world, me, MasterLost())
             if member.state in (State.JOINING, State.FOLLOWING):
@@ -213,6 +259,15 @@ class Search:
             if waits:
                 yield self._does(changed, me, Changed(PRESENT))
 
+    def _is_first(self, world: World, member: Member, group: Group) -> bool:
+        """Whether nobody else goes first who is up."""
+        candidates = [
+            Candidate(each.broker_id, each.store, each.epoch, each.end, 0, each.has_tables)
+            for each in (broker.member for broker in world.brokers)
+        ]
+        best = self._machines.first(group, candidates)
+        return best is not None and best.broker_id == member.broker_id
+
     def _hears_its_master(self, world: World, broker: Broker) -> Iterator[tuple[Label, World]]:
         member = broker.member
         me = member.broker_id
@@ -228,13 +283,19 @@ class Search:
             )
             step = self._rules.step(its, Asked(me))
             [answer] = [action.answer for action in step.actions if isinstance(action, Welcome)]
-            welcomed = _with(world._replace(posts=world.posts - lost), Broker(step.member, master.log))
-            yield self._does(welcomed, me, answer)
+            welcomed = _with(world._replace(posts=world.posts - lost), master._replace(member=step.member))
+            label, joined = self._does(welcomed, me, answer)
+            if not self._bounds.changes and joined.brokers[me].member.state is State.FOLLOWING:
+                joined = self._does(joined, me, TablesCopied(group.master_epoch, 1))[1]
+            yield label, joined
             return
         at = member.end
-        if at < its.end:
+        if self._bounds.changes and member.tables < master.number:
+            equal = _with(world, broker._replace(tables=master.tables))
+            yield self._does(equal, me, TablesCopied(group.master_epoch, master.number))
+        if at < its.end and (member.tables or not self._bounds.changes):
             part = lists.at(its.epochs, at)
-            longer = _with(world, Broker(member, (*broker.log, master.log[at])))
+            longer = _with(world, broker._replace(log=(*broker.log, master.log[at])))
             yield self._does(longer, me, Copied(group.master_epoch, part, at + 1, its.confirmed))
         yield self._does(world, me, Copied(group.master_epoch, None, at, its.confirmed))
 
@@ -242,8 +303,11 @@ class Search:
         member = broker.member
         me = member.broker_id
         if len(broker.log) < self._bounds.messages:
-            longer = _with(world, Broker(member, (*broker.log, member.epoch)))
+            longer = _with(world, broker._replace(log=(*broker.log, member.epoch)))
             yield self._does(longer, me, Stored(member.end + 1))
+        if len(broker.tables) < self._bounds.changes:
+            changed = broker._replace(tables=(*broker.tables, member.epoch))
+            yield self._does(_with(world, changed), me, TablesChanged(changed.number))
         for other in world.brokers:
             if other.member.broker_id != me:
                 yield self._does(world, me, ReplicaLost(other.member.broker_id))
@@ -254,7 +318,11 @@ class Search:
         member = broker.member
         failed = world._replace(faults=world.faults + 1)
         killed = Member(member.broker_id, member.store, member.end, member.epochs)
-        yield (member.broker_id, "is killed"), _with(failed, Broker(killed, broker.log))
+        left = self._machines.tables_after_kill(broker.tables)
+        begun = _with(failed, Broker(killed, broker.log, left))
+        if self._machines.in_memory and _may_be_alone(world, member.broker_id):
+            begun = begun._replace(answered=())  # nobody else has to have what it answered
+        yield (member.broker_id, "is killed"), begun
         store = self._machines.store_after_loss(member)
         for end in sorted({max(member.end - 1, 0), 0}):
             if end < member.end:
@@ -266,7 +334,7 @@ class Search:
     def _does(self, world: World, me: int, event: Event) -> tuple[Label, World]:
         broker = world.brokers[me]
         step = self._rules.step(broker.member, event)
-        log, requests, posts = broker.log, world.requests, world.posts
+        log, base, requests, posts = broker.log, broker.base, world.requests, world.posts
         for action in step.actions:
             match action:
                 case Propose(group, revision):
@@ -274,6 +342,9 @@ class Search:
                     requests = requests | {request}
                 case CutTo(end):
                     log = log[:end]
+                case Accept():
+                    base = len(broker.tables)
+                    self._has_what_was_answered(world, me, broker.tables)
                 case Tell(report):
                     to = step.member.known.group.master_broker_id if step.member.known is not None else me
                     older = frozenset(p for p in posts if p.to == to and _same_line(p.report, report))
@@ -283,7 +354,8 @@ class Search:
         member = step.member
         if member.proposed is not None and member.proposed.sync_state_set_epoch:
             member = member._replace(proposed=member.proposed._replace(sync_state_set_epoch=0))
-        after = _with(world, Broker(member, log))._replace(requests=requests, posts=posts)
+        new = Broker(member, log, broker.tables, base)
+        after = self._answered(_with(world, new)._replace(requests=requests, posts=posts), new)
         return (me, event, member.state), self._promised(after, broker.member, member, log)
 
     # ---- what must hold
@@ -300,10 +372,30 @@ class Search:
             raise Violation(f"{member.broker_id} acknowledges {shown}, but {known} was acknowledged")
         return world._replace(acknowledged=shown)
 
+    def _answered(self, world: World, broker: Broker) -> World:
+        """The world with the changes of tables that a master answers now."""
+        member = broker.member
+        if member.state is not State.MASTER or member.known is None:
+            return world
+        if self._machines.in_memory and len(self._rules.counted(member, member.known)) < 2:
+            return world
+        told, known = broker.tables[: broker.base + member.tables_confirmed - 1], world.answered
+        if told == known[: len(told)]:
+            return world
+        if known != told[: len(known)]:
+            raise Violation(f"{member.broker_id} answers the changes {told}, but {known} were answered")
+        return world._replace(answered=told)
+
+    def _has_what_was_answered(self, world: World, me: int, tables: Log) -> None:
+        if tables[: len(world.answered)] != world.answered:
+            raise Violation(f"{me} leads with the changes {tables}, but {world.answered} were answered")
+
     def _check(self, world: World) -> None:
-        """Whoever can be elected has all that was acknowledged."""
+        """Whoever can be elected has all that was acknowledged, and all changes of tables that are on disks."""
         known = world.acknowledged
-        for member, log in world.brokers:
+        for member, log, tables, _ in world.brokers:
+            if not self._machines.in_memory and world.group.has(member.broker_id, member.store):
+                self._has_what_was_answered(world, member.broker_id, tables)
             if log[: len(known)] != known and world.group.has(member.broker_id, member.store):
                 raise Violation(f"{member.broker_id} is in the set with {log}, but {known} was acknowledged")
 
@@ -318,6 +410,12 @@ def first_world(brokers: int, *, in_set: int = 1) -> World:
 def _with(world: World, broker: Broker) -> World:
     me = broker.member.broker_id
     return world._replace(brokers=(*world.brokers[:me], broker, *world.brokers[me + 1 :]))
+
+
+def _may_be_alone(world: World, broker_id: int) -> bool:
+    """Whether a broker is alone in the set, or is as soon as a request that is under way comes to etcd."""
+    groups = [world.group, *(request.group for request in world.requests)]
+    return any(group.sync_state_set == {broker_id} for group in groups)
 
 
 def _same_line(one: Report, other: Report) -> bool:

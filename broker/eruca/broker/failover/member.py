@@ -61,7 +61,8 @@ class Member(NamedTuple):
     acknowledged: int = 0
     """At a master whose messages fewer than all of the set have to have: up to where sends are answered with 0."""
     tables: int = 0
-    """The number of the last change of the tables, in the present epoch, that it has: at a master, of all changes."""
+    """The number of the last change of the tables, in the present epoch, that it has: at a master, of all changes. What
+    a master begins with is number 1; 0 is nothing."""
     tables_confirmed: int = 0
     """At a master: up to which number all of the set have them."""
     has_tables: bool = False
@@ -329,6 +330,11 @@ class Rules:
         """Whether a report counts: only one of this epoch."""
         return report.epoch == known.group.master_epoch
 
+    def wanted(self, member: Member, known: Known) -> Group | None:
+        """The set that a master has to propose: who is in it has all that is confirmed, of log and tables."""
+        start = member.epochs[-1].start
+        return in_sync.change(known.group, member.replicas, member.confirmed, member.tables_confirmed, start)
+
     def may_stand(self, member: Member, known: Known) -> bool:
         """Whether a member has all that was acknowledged."""
         return election.may_stand(known.group, member.broker_id, member.store, member.epoch)
@@ -458,10 +464,11 @@ class Rules:
         return Step(member._replace(state=State.PROMOTING, epochs=epochs, replicas=()), (Note(epochs),))
 
     def _accept(self, member: Member, known: Known) -> Step:
-        """All of the log is the truth now."""
+        """All of the log is the truth now, and so are the tables: they are number 1, which whoever comes into the set
+        has to have."""
         if member.state is not State.PROMOTING or member.epoch != known.group.master_epoch:
             return Step(member)
-        new = member._replace(state=State.MASTER, confirmed=member.end, tables=0, tables_confirmed=0, has_tables=True)
+        new = member._replace(state=State.MASTER, confirmed=member.end, tables=1, tables_confirmed=1, has_tables=True)
         if self._acknowledging is not None:
             new = new._replace(acknowledged=member.end)
         return Step(new, (Accept(),))
@@ -572,7 +579,7 @@ class Rules:
         )
         if member.proposed is not None:
             return Step(new)
-        wanted = in_sync.change(known.group, new.replicas, new.confirmed, tables, new.epochs[-1].start)
+        wanted = self.wanted(new, known)
         if wanted is None:
             return Step(new)
         return Step(new._replace(proposed=wanted), (Propose(wanted, known.revision),))

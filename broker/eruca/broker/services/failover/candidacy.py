@@ -34,9 +34,9 @@ class Verdict(Enum):
 
 
 def is_named(view: View, member: Member) -> bool:
-    """Whether the former master has named this broker the next one; then nobody waits for anything."""
+    """Whether the former master has named this broker the next one, which has the tables; then nobody waits."""
     known = view.known
-    if known is None or view.master is not None:
+    if known is None or view.master is not None or not member.has_tables:
         return False
     return known.group.master_broker_id == member.broker_id and member.epoch < known.group.master_epoch
 
