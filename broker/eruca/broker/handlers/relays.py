@@ -6,8 +6,9 @@ Owns the choice of the consumer. Its answer is passed on with code, remark, body
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from eruca.broker.broker import Broker
 from eruca.broker.state.clients import Member
