@@ -105,11 +105,13 @@ class Lab:
         assert (await peer.ask(34, {}, beat.encode())).code == 0
         return peer
 
-    async def register(self, name: str, address: str, *topics: TopicConfig, broker_id: int = 0) -> None:
-        """Another broker that the nameserver knows, with these topics; nothing need be at its address."""
+    async def register(
+        self, name: str, address: str, *topics: TopicConfig, broker_id: int = 0, nameserver: str = ""
+    ) -> None:
+        """Another broker that a nameserver knows, with these topics; nothing need be at its address."""
         table = {each.topic_name: each for each in topics}
         body = RegisterBrokerBody(topic_config_serialize_wrapper=TopicConfigSerializeWrapper(topic_config_table=table))
-        peer = await Peer().connect(self.nameserver)
+        peer = await Peer().connect(nameserver or self.nameserver)
         self.peers.append(peer)
         fields = {"brokerName": name, "brokerAddr": address, "clusterName": "DefaultCluster", "haServerAddr": address}
         more = {"brokerId": str(broker_id), "compressed": "false", "bodyCrc32": "0"}

@@ -6,12 +6,16 @@ import asyncio
 import io
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from eruca.admin.cli import run
-from eruca.protocol.bodies import TopicConfig
+from eruca.nameserver.app import Nameserver
+from eruca.nameserver.config import NamesrvConfig
+from eruca.protocol.bodies import ConsumerRunningInfo, ProcessQueueInfo, TopicConfig
+from eruca.protocol.queues import MessageQueue
 from tests.admin.conftest import Lab
 from tests.support.ports import free_port
 from tests.support.proxy import Proxy
@@ -73,6 +77,42 @@ async def test_a_refusal_of_one_nameserver_is_told_beside_the_silence_of_another
     assert (
         f"<{silent.address}> did not answer " in err and f"unknown key noSuchKey (code 1 from {lab.nameserver})" in err
     )
+
+
+@pytest.fixture
+async def young(tmp_path: Path) -> AsyncIterator[str]:
+    """A nameserver that has just started: no broker has registered there yet."""
+    nameserver = Nameserver(NamesrvConfig(listen_port=0, bind_address="127.0.0.1", kv_config_path=str(tmp_path / "kv")))
+    await nameserver.start()
+    yield nameserver.address
+    await nameserver.stop()
+
+
+async def test_a_nameserver_that_has_just_started_does_not_speak_for_the_others(
+    lab: Lab, silent: Silent, young: str
+) -> None:
+    await lab.topic("T")
+    info = ConsumerRunningInfo(mq_table={MessageQueue("T", "broker-a", 0): ProcessQueueInfo()})
+    await lab.member("g", "T", answering=lambda pushed: (0, info.encode()) if pushed.code == 307 else None)
+    await lab.commit("g", "T", 0)
+    for line in ("topicRoute -t T", "consumerProgress -g g", "resetOffset -g g -t T --to first --dry-run"):
+        status, out, err, took = await mqadmin(f"{young};{silent.address};{lab.nameserver}", *line.split())
+        assert (status in (0, 3), "broker-a" in out, err) == (True, True, ""), (line, status, out, err)
+        assert took < 2, "one patience"
+    unknown = await mqadmin(f"{young};{lab.nameserver}", "topicRoute", "-t", "Tea")
+    assert unknown[0] == 4 and "for the topic: Tea" in unknown[2]
+
+
+async def test_a_reset_looks_at_all_brokers_that_any_nameserver_knows(lab: Lab, silent: Silent, young: str) -> None:
+    """One that moved the others alone would say that it is done."""
+    await lab.topic("T")
+    await lab.commit("g", "T", 0)
+    await lab.register("broker-b", silent.address, one_queue("T"), nameserver=young)
+    line = ("resetOffset", "-g", "g", "-t", "T", "--to", "first", "--timeout", "1")
+    for nameservers in (f"{young};{lab.nameserver}", f"{lab.nameserver};{young}"):
+        status, out, err, _ = await mqadmin(nameservers, *line)
+        assert (status, out) == (1, "")
+        assert "not every broker of T can do it (broker-b: " in err
 
 
 async def test_a_nameserver_that_is_away_costs_nothing(lab: Lab) -> None:

@@ -87,6 +87,8 @@ class Admin:
     ) -> None:
         self._nameservers = list(nameservers)
         self._answered = self._nameservers[:1]
+        self._late: set[str] = set()
+        """Nameservers that did not answer while another one did: they are not waited for again."""
         self._timeout = timeout
         self.credentials = credentials
         self.tls = tls
@@ -195,6 +197,7 @@ class Admin:
                         failed = failed or error
                         continue
                     self._answered = [address]
+                    self._late.update(asked.values())
                     return task.result()
         finally:
             for task in asked:
@@ -231,15 +234,55 @@ class Admin:
     # ------------------------------------------------------------------ routes
 
     async def route(self, topic: str) -> TopicRouteData:
-        """The route of a topic. Raises PeerRefused(17) for a topic without a route, with names that are like it."""
+        """The route of a topic, from one nameserver that knows it. Raises as ``whole_route``."""
         try:
             answer = await self.call_nameserver(api.GET_ROUTEINFO_BY_TOPIC, routes.RouteOf(topic=topic))
         except PeerRefused as refused:
-            if refused.code != ResponseCode.TOPIC_NOT_EXIST or is_retry_topic(topic):
-                raise
-            like = nearest(topic, [each for each in await self.all_topics() if not is_retry_topic(each)])
-            raise PeerRefused(refused.code, f"{_first_line(refused.remark)}{like}", refused.address) from None
+            if len(self.nameservers) == 1:
+                raise await self._with_names_like(topic, refused) from None
+            return await self.whole_route(topic)  # that one may have just started
         return TopicRouteData.decode(answer.body)
+
+    async def whole_route(self, topic: str) -> TopicRouteData:
+        """The route of a topic as all nameservers know it together: one that has just started may lack brokers.
+
+        Raises PeerRefused(17) for a topic that none of them knows, with names that are like it.
+        """
+        try:
+            return _joined(await self._views_of(topic))
+        except PeerRefused as refused:
+            raise await self._with_names_like(topic, refused) from None
+
+    async def _with_names_like(self, topic: str, refused: PeerRefused) -> PeerRefused:
+        if refused.code != ResponseCode.TOPIC_NOT_EXIST or is_retry_topic(topic):
+            return refused
+        like = nearest(topic, [each for each in await self.all_topics() if not is_retry_topic(each)])
+        return PeerRefused(refused.code, f"{_first_line(refused.remark)}{like}", refused.address)
+
+    async def _views_of(self, topic: str) -> list[TopicRouteData]:
+        """The routes of all nameservers that know a topic; those half a second behind the others are left out.
+
+        Raises PeerRefused or NoAnswer where there is none.
+        """
+        request = routes.RouteOf(topic=topic)
+        places = [each for each in self.nameservers if each not in self._late] or self.nameservers
+        asks = {asyncio.create_task(self.call(each, api.GET_ROUTEINFO_BY_TOPIC, request)): each for each in places}
+        waiting = set(asks)
+        try:
+            while waiting and all(each in waiting or isinstance(each.exception(), NoAnswer) for each in asks):
+                _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if waiting:
+                _, waiting = await asyncio.wait(waiting, timeout=PATIENCE)
+            self._late.update(asks[each] for each in waiting)
+        finally:
+            for each in waiting:
+                each.cancel()
+            await asyncio.gather(*asks, return_exceptions=True)
+        errors = [error for each in asks if each not in waiting and (error := each.exception()) is not None]
+        found = [each.result() for each in asks if each not in waiting and each.exception() is None]
+        if not found:
+            raise min(errors, key=lambda error: isinstance(error, NoAnswer))
+        return [TopicRouteData.decode(answer.body) for answer in found]
 
     async def brokers_of(self, topic: str) -> list[tuple[str, str]]:
         """Name and an address (the master's where there is one) of each broker of a topic."""
@@ -384,6 +427,22 @@ def some_address(broker: BrokerData) -> str | None:
 def broker_addresses(route: TopicRouteData) -> list[tuple[str, str]]:
     """Name and an address of each broker of a route."""
     return [(broker.broker_name, address) for broker in route.broker_datas if (address := some_address(broker))]
+
+
+def _joined(views: Sequence[TopicRouteData]) -> TopicRouteData:
+    """What several nameservers know of a topic; of what they know differently, the first one's."""
+    route = views[0]
+    brokers = {each.broker_name: each for each in route.broker_datas}
+    queues = {each.broker_name for each in route.queue_datas}
+    for view in views[1:]:
+        for each in view.broker_datas:
+            known = brokers.setdefault(each.broker_name, each)
+            known.broker_addrs = {**each.broker_addrs, **known.broker_addrs}
+        more = [each for each in view.queue_datas if each.broker_name not in queues]
+        route.queue_datas += more
+        queues |= {each.broker_name for each in more}
+    route.broker_datas = list(brokers.values())
+    return route
 
 
 def _first_line(text: str) -> str:

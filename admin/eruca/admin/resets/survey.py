@@ -134,7 +134,7 @@ class Survey:
 
 async def look(admin: Admin, group: str, topic: str) -> Survey:
     """Ask every master of a topic about a group, and no member. Raises PeerRefused(17) for a topic without a route."""
-    route = await admin.route(topic)
+    route = await admin.whole_route(topic)
     names = [broker for broker in route.broker_datas if broker.master()]
     missing = {each.broker_name: MASTER_AWAY for each in route.broker_datas if not each.master()}
     found = await asyncio.gather(*(_broker(admin, group, topic, route, each) for each in names), return_exceptions=True)

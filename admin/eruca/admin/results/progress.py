@@ -93,7 +93,8 @@ async def group_progress(admin: Admin, group: str, *, members: bool = False) -> 
     found, (infos, silent) = await asyncio.gather(progress(admin, group), _infos(admin, group, members))
     owners = {queue: each.split("@")[0] for each, info in infos.items() for queue in info.mq_table} if members else {}
     queues = progress_of_queues(found.stats, owners)
-    gone = await _gone(admin, {queue.broker_name for info in infos.values() for queue in info.mq_table})
+    asked = {queue.broker_name for queue in found.stats.offset_table} | found.errors.keys()
+    gone = await _gone(admin, {queue.broker_name for info in infos.values() for queue in info.mq_table} - asked)
     errors = errors_of(found.errors | gone, "its queues are missing")
     if members:
         errors += errors_of(silent, "its queues are shown without their member")
