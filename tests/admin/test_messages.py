@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,9 @@ import pytest
 
 from eruca.admin.cli import run
 from eruca.admin.commands import message
+from eruca.client import Message, Producer
 from eruca.protocol.bodies import TopicConfig
+from eruca.protocol.queues import MessageQueue
 from tests.admin.conftest import Lab
 from tests.support.peers import Pushed
 
@@ -128,6 +131,48 @@ async def test_messages_between_times(lab: Lab) -> None:
     assert before.out == (
         "minOffset=0, maxOffset=0, MessageQueue [topic=T, brokerName=broker-a, queueId=0]\n" + "-" * 56 + "\n"
     )
+
+
+PRINTING = {
+    "printMsg": ("-b", "-e"),
+    "printMsgByQueue -a broker-a -i 0 -p true -d true": ("-b", "-e"),
+    "consumeMessage": ("-s", "-e"),
+    "consumeMessage -b broker-a -i 0": ("-s", "-e"),
+}
+"""Commands that print messages of a time, and their options for its begin and its end."""
+
+
+@pytest.mark.parametrize("command", PRINTING)
+async def test_the_messages_of_a_time_are_printed_and_no_others(lab: Lab, command: str) -> None:
+    """A search finds the nearest message, one of many of the same time, and a batch goes on behind the last one."""
+    await lab.topic("T")
+    async with Producer("p", nameserver=lab.nameserver) as producer:
+        queue = MessageQueue("T", "broker-a", 0)
+        for burst in range(3):
+            sends = (producer.send(Message("T", b"m%d" % (burst * 20 + n)), queue=queue) for n in range(20))
+            await asyncio.gather(*sends)
+            await lab.done("topicStatus", "-t", "T")  # takes longer than a millisecond
+    name, *more = command.split()
+    stored = [json.loads(each) for each in (await lab.done("printMsg", "-t", "T", "-o", "jsonl")).out.splitlines()]
+    times = [each["stored"]["ms"] for each in stored]
+    assert len(stored) == 60 and len(set(times)) < 60
+    begin, end = PRINTING[command]
+    for first, last in ((times[30], times[30]), (times[20] - 1, times[39]), (times[0], times[19]), (times[40], 0)):
+        bounds = [begin, str(first), *([end, str(last)] if last else [])]
+        printed = (await lab.done(name, "-t", "T", *more, *bounds)).out
+        wanted = [f"m{number}" for number, at in enumerate(times) if first <= at <= (last or at)]
+        assert sorted(re.findall(r"BODY: (\w+)$", printed, re.MULTILINE)) == sorted(wanted), (first, last)
+
+
+async def test_a_count_goes_on_behind_many_messages_of_other_tags(lab: Lab) -> None:
+    """A broker looks at some hundred messages for one pull, and answers that none of them matched."""
+    await lab.topic("T")
+    async with Producer("p", nameserver=lab.nameserver) as producer:
+        queue = MessageQueue("T", "broker-a", 0)
+        await asyncio.gather(*(producer.send(Message("T", b"m", tags="TagA"), queue=queue) for _ in range(2000)))
+        await producer.send(Message("T", b"m", tags="TagB"), queue=queue)
+    counted = await lab.done("printMsgByQueue", "-t", "T", "-a", "broker-a", "-i", "0", "-s", "TagB", "-f", "true")
+    assert counted.out == f"Tag: {'TagB':<30} Count: 1\n"
 
 
 async def test_messages_of_a_topic_are_printed(lab: Lab) -> None:

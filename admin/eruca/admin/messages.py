@@ -14,7 +14,7 @@ from ipaddress import ip_address
 
 from eruca.admin.client import HEAVY, Admin, some_address
 from eruca.admin.errors import AdminError, BadValue, NoAnswer, NotFound, PeerRefused
-from eruca.admin.lookups import Asked, ask_each
+from eruca.admin.lookups import Asked, ask_each, offset_at
 from eruca.protocol import api
 from eruca.protocol.bodies import PERM_WRITE, TopicRouteData
 from eruca.protocol.codes import ResponseCode
@@ -222,6 +222,50 @@ def body_of(record: Record) -> bytes:
 def message_id(record: Record) -> str:
     """The message id that users see: the producer's, else the broker's."""
     return record.unique_key or record.offset_message_id
+
+
+# ------------------------------------------------------------------ times
+
+
+async def stored_at(admin: Admin, address: str, queue: MessageQueue, offset: int) -> int | None:
+    """The time in ms at which the message at an offset was stored; None where there is none."""
+    pulled = await pull(admin, address, queue, offset, 1)
+    return next((record.store_timestamp for record in pulled.records if record.queue_offset == offset), None)
+
+
+async def first_since(admin: Admin, address: str, queue: MessageQueue, bounds: tuple[int, int], timestamp: int) -> int:
+    """The offset of the first message of a queue at or after a time in ms; its end if there is none.
+
+    ``bounds`` are its first and its next offset. A broker finds the nearest message (29), which may be an older one, or
+    any one of those of the same time: from there on, the times of messages are looked at.
+    """
+    first, end = bounds
+
+    async def too_old(offset: int) -> bool:
+        at = await stored_at(admin, address, queue, offset)
+        return at is not None and at < timestamp
+
+    if first == end:
+        return end
+    nearest_one = min(max(await offset_at(admin, address, queue, timestamp), first), end - 1)
+    if await too_old(nearest_one):
+        offset = nearest_one + 1
+        while offset < end and await too_old(offset):
+            offset += 1
+        return offset
+    low, high, step = first, nearest_one, 1
+    while high > low and not await too_old(probe := max(low, high - step)):
+        high, step = probe, step * 2
+        if probe == low:
+            return low
+    low = max(low, high - step)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if await too_old(middle):
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 # ------------------------------------------------------------------ looking up

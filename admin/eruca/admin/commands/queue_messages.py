@@ -12,7 +12,7 @@ from eruca.admin.command import TOPIC, Job, Shown, command
 from eruca.admin.errors import AdminError, BadValue, NoAnswer, Status
 from eruca.admin.expressions import tag_expression
 from eruca.admin.lookups import END, broker_address, offset_at, queue_at, queues_and_brokers
-from eruca.admin.messages import Pulled, body_of, message_id, pull, pulled_properties
+from eruca.admin.messages import Pulled, body_of, first_since, message_id, pull, pulled_properties
 from eruca.admin.posix import INT32, INT64, Option
 from eruca.admin.results.messages import Message, TagCount, message_of
 from eruca.admin.text import map_text, point_of_time, shown
@@ -24,14 +24,19 @@ from eruca.protocol.record import Record, host_text
 
 
 async def _interval(job: Job, address: str, queue: MessageQueue, begin: int, end: int) -> tuple[int, int]:
-    """The offsets of a queue for two times; 0 means the first or the end offset."""
+    """The offset of the first message between two times, both included, and the one behind the last; 0 is no bound.
+
+    Apache's mqadmin takes those nearest to the times: a message that is older may be the first one, and the last ones
+    be left out.
+    """
     request = offsets.QueueOf(topic=queue.topic, queue_id=queue.queue_id)
-    first = (
-        await offset_at(job.admin, address, queue, begin)
-        if begin
-        else (await job.admin.call(address, api.GET_MIN_OFFSET, request)).header.offset
-    )
-    last = await offset_at(job.admin, address, queue, end or END)
+    first = (await job.admin.call(address, api.GET_MIN_OFFSET, request)).header.offset
+    last = await offset_at(job.admin, address, queue, END)
+    bounds = first, last
+    if begin:
+        first = await first_since(job.admin, address, queue, bounds, begin)
+    if end:
+        last = await first_since(job.admin, address, queue, bounds, end + 1)
     return first, last
 
 
@@ -100,9 +105,13 @@ async def _consume_queue(job: Job, most: int, begin: int, end: int) -> AsyncIter
     first = max(first, wanted)
     if last - first > most:
         yield _said(job, f"The oldler {most} message will be provided")
-        last = first + most - 1
-    async for each in _range(job, address, queue, (first, last), (begin, end)):
+    async for each in _range(job, address, queue, first, _last(first, last, most, is_open=not end)):
         yield each
+
+
+def _last(first: int, end: int, most: int, *, is_open: bool) -> int:
+    """The last offset to ask for; of an interval without an end, the one behind the last message too, as Apache's."""
+    return first + most - 1 if end - first > most else end if is_open else end - 1
 
 
 Read = Callable[[str, MessageQueue], AsyncIterator[Shown]]
@@ -140,38 +149,44 @@ def _consume_all(job: Job, most: int, begin: int, end: int) -> AsyncIterator[Sho
         count = max(0, last - first)
         if count > left:
             yield _said(job, f"The older {left} message of the {queue.queue_id} queue will be provided")
-            last = first + left - 1
+        stop = _last(first, last, left, is_open=not end)
         left -= count
-        async for each in _range(job, address, queue, (first, last), (begin, end)):
+        async for each in _range(job, address, queue, first, stop):
             yield each
 
     return _each_queue(job, consume, job.maybe("b"))
 
 
-async def _range(
-    job: Job, address: str, queue: MessageQueue, offsets: tuple[int, int], times: tuple[int, int]
-) -> AsyncIterator[Shown]:
-    """The messages between two offsets, both included; says so where the queue ends before.
-
-    A search for a time finds the message that is nearest, so messages at both ends may be of another time: of those
-    between two ``times`` (0: no bound) only these are shown.
-    """
-    group, (first, last), (begin, end) = job.text("g") or TOOLS_GROUP, offsets, times
+async def _range(job: Job, address: str, queue: MessageQueue, first: int, last: int) -> AsyncIterator[Shown]:
+    """The messages between two offsets, both included; says so where the queue ends before."""
+    group = job.text("g") or TOOLS_GROUP
     while first <= last:
         pulled = await pull(job.admin, address, queue, first, last - first + 1, group=group)
         first = pulled.next_offset
         if pulled.status == "FOUND":
-            records = [
-                each for each in pulled.records if begin <= each.store_timestamp <= (end or each.store_timestamp)
-            ]
-            if records:
-                yield _said(job, "Consume ok")
-            for each in _messages(job, queue, replace(pulled, records=records), "UTF-8", True):
+            yield _said(job, "Consume ok")
+            for each in _messages(job, queue, pulled, "UTF-8", True):
                 yield each
         elif pulled.status == "NO_MATCHED_MSG":
             yield _said(job, f"{queue} no matched msg. status={pulled.status}, offset={first}")
         else:
             yield _said(job, f"{queue} print msg finished. status={pulled.status}, offset={first}")
+            return
+
+
+async def _batches(
+    job: Job, address: str, queue: MessageQueue, offsets: tuple[int, int], expression: str
+) -> AsyncIterator[Pulled]:
+    """The messages from one offset to before another one that match an expression, batch by batch.
+
+    A batch without a match is no end; a queue that ends before is.
+    """
+    offset, last = offsets
+    while offset < last:
+        pulled = await pull(job.admin, address, queue, offset, min(32, last - offset), expression=expression)
+        offset = pulled.next_offset
+        yield replace(pulled, records=[each for each in pulled.records if each.queue_offset < last])
+        if pulled.status not in ("FOUND", "NO_MATCHED_MSG"):
             return
 
 
@@ -250,17 +265,13 @@ async def print_messages(job: Job) -> AsyncIterator[Shown]:
     async def print_all(address: str, queue: MessageQueue) -> AsyncIterator[Shown]:
         offset, last = await _interval(job, address, queue, begin, end)
         yield _said(job, f"minOffset={offset}, maxOffset={last}, {queue}")
-        while offset < last:
-            pulled = await pull(job.admin, address, queue, offset, 32, expression=expression)
-            offset = pulled.next_offset
+        async for pulled in _batches(job, address, queue, (offset, last), expression):
             if pulled.status == "FOUND":
                 for each in _messages(job, queue, pulled, charset, with_body):
                     yield each
-            elif pulled.status == "NO_MATCHED_MSG":
-                yield _said(job, f"{queue} no matched msg. status={pulled.status}, offset={offset}")
             else:
-                yield _said(job, f"{queue} print msg finished. status={pulled.status}, offset={offset}")
-                break
+                words = "no matched msg" if pulled.status == "NO_MATCHED_MSG" else "print msg finished"
+                yield _said(job, f"{queue} {words}. status={pulled.status}, offset={pulled.next_offset}")
         yield _said(job, "-" * 56)
 
     async for each in _each_queue(job, print_all):
@@ -289,11 +300,7 @@ async def print_queue(job: Job) -> AsyncIterator[Shown]:
     queue, address = await queue_at(job.admin, job.text("t"), job.text("a"), job.number("i"))
     offset, last = await _interval(job, address, queue, begin, end)
     counts: Counter[str] = Counter()
-    while offset < last:
-        pulled = await pull(job.admin, address, queue, offset, 32, expression=expression)
-        offset = pulled.next_offset
-        if pulled.status != "FOUND":
-            break
+    async for pulled in _batches(job, address, queue, (offset, last), expression):
         counts.update(record.tags for record in pulled.records if record.tags)
         if job.truth("p", False):
             for each in _messages(job, queue, pulled, job.text("c", "UTF-8"), job.truth("d", False)):

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, NotFound, Partial
+from eruca.admin.messages import stored_at
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Acts, Done
 from eruca.admin.resets.confirmation import Confirmation
 from eruca.admin.resets.plan import Move, Options, Plan, check, check_reach, decide, not_all
 from eruca.admin.resets.survey import QueueSeen, Survey, look, look_at_members, owners, silent_members
-from eruca.admin.resets.targets import Nearest, Only, Since, Target, shown, stored_at
+from eruca.admin.resets.targets import Nearest, Only, Since, Target, shown
 from eruca.admin.text import counted
 from eruca.protocol.names import retry_topic
 from eruca.protocol.queues import MessageQueue

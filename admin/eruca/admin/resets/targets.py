@@ -13,7 +13,7 @@ from typing import Protocol
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, BadValue
 from eruca.admin.lookups import END, offset_at
-from eruca.admin.messages import pull
+from eruca.admin.messages import first_since
 from eruca.admin.resets.survey import QueueSeen
 from eruca.protocol.queues import MessageQueue
 
@@ -82,32 +82,8 @@ class Since:
         return self.time
 
     async def offset(self, admin: Admin, address: str, seen: QueueSeen) -> int:
-        """From the nearest message (29) to the one that is wanted, by the times of messages (11)."""
-        if seen.first == seen.end:
-            return seen.end
-        nearest = min(max(await offset_at(admin, address, seen.queue, self.time), seen.first), seen.end - 1)
-        if await self._too_old(admin, address, seen.queue, nearest):
-            offset = nearest + 1
-            while offset < seen.end and await self._too_old(admin, address, seen.queue, offset):
-                offset += 1
-            return offset
-        low, high, step = seen.first, nearest, 1
-        while high > low and not await self._too_old(admin, address, seen.queue, probe := max(low, high - step)):
-            high, step = probe, step * 2
-            if probe == low:
-                return low
-        low = max(low, high - step)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if await self._too_old(admin, address, seen.queue, middle):
-                low = middle
-            else:
-                high = middle
-        return high
-
-    async def _too_old(self, admin: Admin, address: str, queue: MessageQueue, offset: int) -> bool:
-        at = await stored_at(admin, address, queue, offset)
-        return at is not None and at < self.time
+        """Asks the broker (29), and for the times of messages (11)."""
+        return await first_since(admin, address, seen.queue, (seen.first, seen.end), self.time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +164,6 @@ class Only:
         if (seen.queue.broker_name, seen.queue.queue_id) not in self.queues:
             return None
         return await self.target.offset(admin, address, seen)
-
-
-async def stored_at(admin: Admin, address: str, queue: MessageQueue, offset: int) -> int | None:
-    """The time in ms at which the message at an offset was stored; None where there is none."""
-    pulled = await pull(admin, address, queue, offset, 1)
-    return next((record.store_timestamp for record in pulled.records if record.queue_offset == offset), None)
 
 
 def shown(queue: MessageQueue) -> str:
