@@ -55,6 +55,11 @@ def test_a_word_that_belongs_to_no_option_is_wrong(line: str) -> None:
         parse(OPTIONS, line.split())
 
 
+def test_the_option_is_shown_whose_value_has_blanks() -> None:
+    with pytest.raises(UsageError, match='in quotes: --topic "two words"$'):
+        parse(OPTIONS, ["--topic", "two", "words"])
+
+
 def test_a_name_is_not_empty() -> None:
     with pytest.raises(UsageError, match=r"option -t \(--topic\) is empty"):
         check((TOPIC,), {"t": " "})

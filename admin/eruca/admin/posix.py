@@ -82,6 +82,8 @@ def parse(options: Sequence[Option], arguments: Iterable[str], operand: Operand 
     known = {f"-{option.letter}": option for option in options if option.letter}
     known |= {f"--{option.name}": option for option in options}
     found: dict[str, str] = {}
+    last = "-v"
+    """The option whose value it may be that has blanks."""
     tokens = _flatten(known, arguments)
     at = 0
     while at < len(tokens):
@@ -95,9 +97,10 @@ def parse(options: Sequence[Option], arguments: Iterable[str], operand: Operand 
                 before = found.get(operand.option.key)
                 found[operand.option.key] = token if before is None else f"{before} {token}"
                 continue
-            raise UsageError(f"'{token}' belongs to no option; put a value with blanks in quotes: -v \"two words\"")
+            raise UsageError(f"'{token}' belongs to no option; put a value with blanks in quotes: {last} \"two words\"")
         value = ""
         if option.takes_value:
+            last = token
             if at < len(tokens) and tokens[at] not in known:
                 value = _unquoted(tokens[at])
                 at += 1
