@@ -56,7 +56,7 @@ def test_a_word_that_belongs_to_no_option_is_wrong(line: str) -> None:
 
 
 def test_the_option_is_shown_whose_value_has_blanks() -> None:
-    with pytest.raises(UsageError, match='in quotes: --topic "two words"$'):
+    with pytest.raises(UsageError, match=r'in quotes: --topic "two words"$'):
         parse(OPTIONS, ["--topic", "two", "words"])
 
 
