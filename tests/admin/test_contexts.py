@@ -105,10 +105,11 @@ async def test_what_is_wrong_is_one_sentence(
     assert done.err.startswith(f"mqadmin context: {sentence}")
 
 
-async def test_a_file_that_is_damaged_is_named(lab: Lab, home: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"{", b'{"contexts":{"\xff":{}}}', b"[" * 100_000])
+async def test_a_file_that_is_damaged_is_named(lab: Lab, home: dict[str, str], tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "config" / "mqadmin" / "contexts.json"
     file.parent.mkdir(parents=True)
-    file.write_text("{")
+    file.write_bytes(content)
     done = await lab.mqadmin("topicList", environment=home)
     assert (done.status, done.out) == (1, "")
     assert str(file) in done.err

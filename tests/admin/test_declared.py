@@ -189,3 +189,24 @@ async def test_exported_offsets_bring_a_group_back(lab: Lab, tmp_path: Path) -> 
     assert await lab.committed("shop", "Log") == {0: 1}
     nobody = await lab.mqadmin("offsets", "export", "-g", "nobody")
     assert (nobody.status, nobody.out) == (4, "")
+
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("f.json", b'{"topics":[{"name":"\xff"}]}'),
+        ("f.json", b'{"topics":[{"name":1e400}]}'),
+        ("f.json", b'{"settings":[{"name":"x","value":' + DEEP + b"}]}"),
+        ("f.toml", b'a="\xff"'),
+        ("f.toml", b"topics=" + DEEP),
+        ("f.yaml", b'topics: "\xff"'),
+        ("f.yaml", b"topics: " + b"[" * 3000 + b"]" * 3000),
+        ("f.yaml", b'topics: !!python/object/apply:os.system ["true"]'),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_in_a_sentence(name: str, content: bytes) -> None:
+    with pytest.raises(BadValue, match=f"^{name}: "):
+        read(content, name)

@@ -232,6 +232,17 @@ async def test_messages_by_hand_in_json(lab: Lab) -> None:
     assert (wrong.status, "line 1 is no message in JSON" in wrong.err) == (2, True)
 
 
+@pytest.mark.parametrize(
+    "line", [b'{"body":"\xff"}', b'{"body":"x","z":' + b"[" * 100_000 + b"]" * 100_000 + b"}", b'{"body":"\\ud800"}']
+)
+async def test_a_line_that_is_no_json_is_a_body_or_is_refused_in_a_sentence(lab: Lab, line: bytes) -> None:
+    await lab.topic("T")
+    assert (await give(lab, line + b"\n", "send", "T")).status == 0
+    refused = await give(lab, line + b"\n", "send", "T", "--json")
+    assert refused.status == 2
+    assert refused.err.startswith("mqadmin send: line 1 is no message in JSON: ")
+
+
 async def test_what_cannot_be_sent_is_named(lab: Lab) -> None:
     await lab.topic("T")
     done = await give(lab, b"one\n" + b"x" * (5 << 20) + b"\nthree\n", "send", "T")

@@ -26,7 +26,7 @@ from eruca.admin import commands, contexts, help_pages, sessions
 from eruca.admin.catalogue import SET, in_full, names
 from eruca.admin.client import Admin
 from eruca.admin.command import COLORS, COMMON, FORMS, OUTPUT, Command
-from eruca.admin.errors import UsageError
+from eruca.admin.errors import UNREADABLE, UsageError
 from eruca.admin.lookups import members_of
 from eruca.admin.posix import Option
 from eruca.admin.text import GROUP_OF
@@ -271,7 +271,7 @@ async def _names(
     session = sessions.opened(given, environment, properties, timeout=PATIENCE, account=False)
     group = given.get("g", "") if kind == "member" else ""
     place = _place(environment, [*session.admin.nameservers, kind, group])
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
+    with contextlib.suppress(OSError, *UNREADABLE):
         if 0 <= time.time() - place.stat().st_mtime < KEPT:
             return msgspec.json.decode(place.read_bytes(), type=list[str])
     async with session.admin as admin, asyncio.timeout(PATIENCE):

@@ -20,7 +20,7 @@ import msgspec
 
 from eruca.admin import posix
 from eruca.admin.client import nameserver_addresses
-from eruca.admin.errors import AdminError, NotFound, Status, UsageError
+from eruca.admin.errors import UNREADABLE, AdminError, NotFound, Status, UsageError
 from eruca.admin.posix import Option
 from eruca.admin.text import harmless, nearest
 from eruca.protocol.signature import Credentials
@@ -144,7 +144,7 @@ def _read(path: Path) -> _File:
         return msgspec.json.decode(path.read_bytes(), type=_File)
     except FileNotFoundError:
         return _File()
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise AdminError(f"the file of contexts {path} cannot be read: {error}") from None
 
 

@@ -6,7 +6,12 @@ import re
 from enum import IntEnum
 from typing import Final
 
+import msgspec
+
 from eruca.protocol.codes import ResponseCode
+
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""What a file or a line raises that is no JSON, TOML or YAML of the kind that is wanted."""
 
 
 class Status(IntEnum):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from eruca.admin.errors import AdminError
+from eruca.admin.errors import UNREADABLE, AdminError
 from eruca.admin.resets.plan import Plan
 from eruca.protocol.queues import Int64, MessageQueue
 
@@ -81,7 +81,7 @@ def read(path: str) -> tuple[str | None, dict[MessageQueue, int]]:
     if text.lstrip()[:1] == b"{":
         try:
             found = msgspec.json.decode(text, type=_File)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise AdminError(f"{path} is no file of offsets: {error}") from None
         table = {MessageQueue(each.topic, each.broker_name, each.queue_id): each.offset for each in found.queues}
         return found.group, _checked(path, table)

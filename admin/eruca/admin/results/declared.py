@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from eruca.admin.client import Admin
-from eruca.admin.errors import AdminError, BadValue, PeerRefused
+from eruca.admin.errors import UNREADABLE, AdminError, BadValue, PeerRefused
 from eruca.admin.lookups import ask_each
 from eruca.admin.results.answer import NONE, Answer, Result, Table
 from eruca.admin.results.broker_settings import Value, defaults_of, fits, text_of, value_of
@@ -330,7 +330,7 @@ def read(data: bytes, name: str) -> Declared:
             group.config()
     except ImportError:
         raise AdminError(f"{name}: YAML needs PyYAML: install eruca[console], or write JSON or TOML") from None
-    except (msgspec.DecodeError, ProtocolError) as error:
+    except (*UNREADABLE, ProtocolError) as error:
         raise BadValue(f"{name}: {error}") from None
     if not all(entry.name.strip() for entry in (*declared.topics, *declared.groups, *declared.settings)):
         raise BadValue(f"{name}: a name is empty")

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from eruca.admin.client import Admin
-from eruca.admin.errors import AdminError, BadValue, TimedOut
+from eruca.admin.errors import UNREADABLE, AdminError, BadValue, TimedOut
 from eruca.admin.messages import send, writable_queues
 from eruca.admin.results.answer import Answer
 from eruca.protocol import names
@@ -74,7 +74,7 @@ def is_message(line: bytes) -> bool:
     """Whether a line is a message as ``tail -o jsonl`` prints it."""
     try:
         found: Any = msgspec.json.decode(line)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return False
     return isinstance(found, dict) and {"body", "bodyEncoding", "queueOffset"} <= found.keys()
 
@@ -84,7 +84,7 @@ def from_json(line: bytes, number: int) -> Outgoing:
     try:
         found = msgspec.json.decode(line, type=Line)
         body = base64.b64decode(found.body, validate=True) if found.body_encoding == "base64" else found.body.encode()
-    except (msgspec.DecodeError, binascii.Error) as error:
+    except (*UNREADABLE, binascii.Error) as error:
         raise BadValue(f"line {number} is no message in JSON: {error}") from None
     properties = {name: value for name, value in found.properties.items() if name not in _OF_THE_FIRST}
     keys = found.keys if isinstance(found.keys, str) else " ".join(found.keys)
