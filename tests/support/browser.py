@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import time
 from collections.abc import Callable
@@ -55,6 +56,28 @@ class Browser:
     def all(self, selector: str) -> list[WebElement]:
         """The elements of a CSS selector."""
         return self.window.find_elements(By.CSS_SELECTOR, selector)
+
+    def rows(self, selector: str) -> list[list[str]]:
+        """The cells of a table's rows, all read at one moment: a live part of a page is renewed under way."""
+        script = """return [...document.querySelectorAll(arguments[0] + " tbody tr")].filter((row) => !row.hidden)
+            .map((row) => [...row.cells].map((cell) => cell.innerText.trim()))"""
+        found: list[list[str]] = self.window.execute_script(script, selector)
+        return found
+
+    def narrow(self, width: int) -> None:
+        """Show pages as a telephone of this width does; 0: as the window is."""
+        if not width:
+            self.window.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+            return
+        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+        self.window.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    def keep_picture(self, name: str) -> None:
+        """Keep a picture of the whole page in the folder of the variable ERUCA_PICTURES, if there is one."""
+        if folder := os.environ.get("ERUCA_PICTURES"):
+            taken = self.window.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True})
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            (Path(folder) / f"{name}.png").write_bytes(base64.b64decode(taken["data"]))
 
     def fill(self, name: str, text: str) -> None:
         """Type into a field."""
