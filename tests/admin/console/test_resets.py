@@ -95,6 +95,42 @@ async def test_a_reset_wants_the_name_of_the_group(lab: Lab, desk: Desk, member:
     assert desk.console.resets == {}
 
 
+async def two_topics(lab: Lab) -> None:
+    """Group g has consumed all of T and U, and has two messages that wait for another try."""
+    await lab.done("updateSubGroup", "-g", "g", "-c", "DefaultCluster")
+    for topic in ("T", "U", "%RETRY%g"):
+        await lab.topic(topic)
+        await lab.send(topic, "a", "b")
+        await lab.commit("g", topic, 2)
+
+
+@pytest.mark.parametrize("fields", [{"topic": "T,U"}, {"all-topics": "on"}, {"topic": "U, T", "with-retries": "on"}])
+async def test_several_topics_are_reset_and_taken_back(lab: Lab, desk: Desk, fields: dict[str, str]) -> None:
+    await two_topics(lab)
+    topics = ["T", "U", "%RETRY%g"] if "with-retries" in fields else ["T", "U"]
+    asked = {"to": "first", "wait": "5", **fields}
+    plan = (await desk.browser.get("/api/groups/g/reset", params=asked)).json()["plan"]
+    assert (plan["again"], plan["retries"]) == (2 * len(topics), 0)
+    begun = await desk.post("/groups/g/reset", confirm="g", **asked)
+    assert f"Done: {len(topics)} of {len(topics)} queues confirmed" in await ended(desk, begun.headers["location"])
+    assert [await lab.committed("g", topic) for topic in topics] == [{0: 0}] * len(topics)
+    assert len(desk.said) == len(topics)
+
+    back = await desk.post(f"{begun.headers['location']}/back", confirm="g")
+    assert "Done: " in await ended(desk, back.headers["location"])
+    assert [await lab.committed("g", topic) for topic in topics] == [{0: 2}] * len(topics)
+
+
+async def test_nothing_moves_where_one_of_several_topics_cannot(lab: Lab, desk: Desk) -> None:
+    await two_topics(lab)
+    answer = await desk.post("/groups/g/reset", confirm="g", topic="T,none", to="first")
+    assert answer.status_code == 404 and "none" in answer.text
+    wrong = await desk.post("/groups/g/reset", confirm="g", topic="T", to="+1", **{"with-retries": "on"})
+    assert "an offset names messages of one topic" in wrong.text
+    assert await lab.committed("g", "T") == {0: 2}
+    assert desk.said == []
+
+
 async def test_a_queue_that_the_topic_has_not_is_refused(lab: Lab, desk: Desk, member: Member) -> None:
     fields = {"topic": "T", "to": "first", "queue": "broker-a:1,broker-z:9"}
     reason = "nothing was moved: T has no queue broker-z:9 that consumers read"

@@ -16,14 +16,14 @@ from eruca.admin.posix import INT64, Operand, Option
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Done
 from eruca.admin.resets.choices import NEW_GROUP, SWITCHES, options
-from eruca.admin.resets.engine import Reset, check_queues, performed, prepare, untouched
+from eruca.admin.resets.engine import Reset, of_several, performed, prepare_all, untouched
 from eruca.admin.resets.places import checked_time, is_file, place, queues
 from eruca.admin.resets.plan import Options, check, restarted, settles_in
 from eruca.admin.resets.survey import BrokerSeen, look
 from eruca.admin.resets.targets import Exact, Nearest, Only, Table, Target
 from eruca.admin.results.answer import indented
 from eruca.admin.results.moves import QueueMove, StoredCopy, moves
-from eruca.admin.results.stored_offsets import OffsetsOfGroup, stored_offsets
+from eruca.admin.results.stored_offsets import OffsetsOfGroup, stored_offsets, topics_with_offsets
 from eruca.admin.text import counted, millis_text, point_of_time, shown, zoned
 from eruca.protocol.names import retry_topic
 from eruca.protocol.queues import MessageQueue
@@ -101,7 +101,7 @@ async def skip_accumulated(job: Job) -> AsyncIterator[Shown]:
 @command(
     "resetOffset",
     GROUP,
-    Option("t", "topic", "the topic; several with commas", kind="topic"),
+    Option("t", "topic", "the topic, or several with commas", kind="topic"),
     Option("", "all-topics", "all topics in which the group has an offset", takes_value=False),
     Option(
         "",
@@ -177,13 +177,7 @@ async def offsets(job: Job) -> AsyncIterator[Shown]:
 async def _topics(job: Job, table: dict[MessageQueue, int]) -> Sequence[str]:
     named = [each.strip() for each in job.text("t").split(",") if each.strip()]
     if job.has("all-topics"):
-        masters = {
-            name: address
-            for name, broker in (await job.admin.clusters()).broker_addr_table.items()
-            if (address := broker.master()) is not None
-        }
-        found = await stored_offsets(job.admin, masters, job.text("g"))
-        return sorted({each.topic for each in found.queues})
+        return await topics_with_offsets(job.admin, job.text("g"))
     topics = named or sorted({queue.topic for queue in table})
     if not topics:
         raise BadValue("give a topic with -t, or --all-topics")
@@ -216,8 +210,7 @@ async def _reset_one_queue(job: Job, target: Target, when: str) -> AsyncIterator
         f"start reset consumer offset by specified, group[{job.text('g')}], topic[{job.text('t')}], "
         f"queueId[{job.text('q')}], broker[{job.text('b')}], {when}"
     )
-    reset = await _prepared(job, job.text("g"), job.text("t"), only)
-    check_queues([reset])
+    [reset] = await prepare_all(job.admin, job.text("g"), {job.text("t"): only}, _options(job))
     if job.has("dry-run"):
         for each in _planned(job, reset):
             yield each
@@ -233,25 +226,14 @@ async def _reset(
     job: Job, group: str, places: Mapping[str, Target], online_title: str | None, offline_title: str | None
 ) -> AsyncIterator[Shown]:
     """Reset topics to their places, and the retry topic too if that was asked for: none moves before all were seen."""
-    wanted = list(places.items())
-    if job.has("with-retries"):
-        target = wanted[0][1]
-        if target.timestamp is None:
-            raise BadValue("option --with-retries needs a time, first or last: an offset names messages of one topic")
-        wanted.append((retry_topic(group), target))
-    resets = [await _prepared(job, group, topic, target) for topic, target in wanted]
-    check_queues(resets)
+    resets = await prepare_all(job.admin, group, places, _options(job), with_retries=job.has("with-retries"))
     for number, reset in enumerate(resets):
         titles = (None, None) if number else (online_title, offline_title)
         try:
             async for each in _performed(job, reset, *titles):
                 yield each
         except AdminError as error:
-            if len(resets) == 1:
-                raise
-            left = [other.survey.topic for other in resets[number + 1 :]]
-            text = f"topic {reset.survey.topic}: {error}" + (f"; not begun: {', '.join(left)}" if left else "")
-            raise (Partial(text) if number or isinstance(error, Partial) else AdminError(text)) from None
+            raise of_several(resets, number, error) from None
 
 
 async def _performed(
@@ -280,10 +262,9 @@ def _planned(job: Job, reset: Reset) -> Iterator[Shown]:
     yield from _shown(reset, None, partial(_print_plan, job, reset))
 
 
-async def _prepared(job: Job, group: str, topic: str, target: Target) -> Reset:
-    """The reset, looked at and decided."""
+def _options(job: Job) -> Options:
     given = {switch.name for switch in SWITCHES if job.has(switch.key)}
-    return await prepare(job.admin, group, topic, target, options(given, force=job.truth("f", True)))
+    return options(given, force=job.truth("f", True))
 
 
 async def _explain(job: Job, reset: Reset) -> None:

@@ -20,18 +20,25 @@ from eruca.admin.errors import AdminError, BadValue, NotFound
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Done
 from eruca.admin.resets.choices import SWITCHES, options
-from eruca.admin.resets.engine import Reset, check_queues, performed, prepare, untouched
+from eruca.admin.resets.engine import Reset, of_several, performed, prepare_all, untouched
 from eruca.admin.resets.places import is_file, place, queues
 from eruca.admin.resets.plan import Options
 from eruca.admin.resets.targets import Only, Table, Target
 from eruca.admin.results.answer import Answer, Moment, Result
 from eruca.admin.results.moves import QueueMove, moves
+from eruca.admin.results.stored_offsets import topics_with_offsets
 from eruca.protocol.errors import ProtocolError
+from eruca.protocol.names import retry_topic
 from eruca.protocol.queues import MessageQueue
 
-_FORM = form("resetOffset", "topic", "to", "queue", "force", *(each.name for each in SWITCHES))
-LOOK = 15.0
-"""Seconds to look whether the members moved."""
+_FORM = form(
+    "resetOffset",
+    *("topic", "all-topics", "to", "queue", "force"),
+    *(each.name for each in SWITCHES),
+    *("with-retries", "wait"),
+)
+LOOK = 15
+"""Seconds to look whether the members moved, where the form says nothing."""
 LAST = 5.0
 """Seconds for a reset that moves queues while the console ends."""
 
@@ -79,31 +86,36 @@ async def reset_page(visit: Visit) -> ResetPage:
     )
 
 
-async def _prepared(visit: Visit, group: str) -> Reset:
-    filled = visit.filled(_FORM)
-    topic, to = filled.text("topic"), filled.text("to")
-    if not topic or not to:
+async def _prepared(visit: Visit, group: str) -> list[Reset]:
+    """The resets that the form asks for, one for each topic. Raises AdminError; nothing has moved then."""
+    filled, admin = visit.filled(_FORM), visit.admin
+    topics, to = [each.strip() for each in filled.text("topic").split(",") if each.strip()], filled.text("to")
+    if filled.has("all-topics"):
+        topics = await topics_with_offsets(admin, group)
+    if not topics or not to:
         raise BadValue("give a topic and where to")
     if is_file(to):
         raise BadValue("this console reads no file of its machine: mqadmin resetOffset --from-file does")
-    target = await place(visit.admin, topic, to)
-    if filled.has("queue"):
-        target = Only(target, queues(filled.text("queue")))
-    force = filled.text("force").lower() != "false"
-    reset = await prepare(visit.admin, group, topic, target, options(filled.given.keys(), force=force))
-    check_queues([reset])
-    return reset
+    only = queues(filled.text("queue")) if filled.has("queue") else None
+    places: dict[str, Target] = {}
+    for topic in topics:
+        target = await place(admin, topic, to)
+        places[topic] = target if only is None else Only(target, only)
+    wishes = options(filled.given.keys(), force=filled.text("force").lower() != "false")
+    return await prepare_all(admin, group, places, wishes, with_retries=filled.has("with-retries"))
 
 
-async def _plan_of(reset: Reset) -> ResetPlan:
-    found = list(moves(reset, None))
+async def _plan_of(resets: list[Reset]) -> ResetPlan:
+    found = [move for each in resets for move in moves(each, None)]
+    group = resets[0].survey.group
+    retries = any(each.survey.topic == retry_topic(group) for each in resets)
     return ResetPlan(
         queues=found,
-        changes=reset.changes,
+        changes=any(each.changes for each in resets),
         again=sum(each.again for each in found),
         skipped=sum(each.skipped for each in found),
-        meaning=reset.meaning(),
-        retries=await untouched(reset.admin, reset.survey.group),
+        meaning=[line for each in resets for line in each.meaning()],
+        retries=0 if retries else await untouched(resets[0].admin, group),
     )
 
 
@@ -113,6 +125,7 @@ async def _plan_of(reset: Reset) -> ResetPlan:
 class MovedQueue(Result, frozen=True, kw_only=True, rename="camel"):
     """One queue of a reset that was begun."""
 
+    topic: str
     broker: str
     queue_id: int
     before: int | None
@@ -127,7 +140,7 @@ class ResetProgress(Result, frozen=True, kw_only=True, rename="camel"):
 
     id: str
     group: str
-    topic: str
+    topics: list[str]
     to: str
     began: Moment
     state: str
@@ -136,8 +149,8 @@ class ResetProgress(Result, frozen=True, kw_only=True, rename="camel"):
     queues: list[MovedQueue]
     said: list[str]
     error: str
-    way_back: str
-    """The file with the offsets from before; empty where there is none."""
+    ways_back: dict[str, str]
+    """The files with the offsets from before, by their topics."""
     seen: Freshness
 
 
@@ -149,58 +162,72 @@ class ResetsPage(Answer, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass
 class Running:
-    """A reset in its task."""
+    """The resets of one form, one after the other in a task."""
 
     id: str
-    reset: Reset
+    resets: list[Reset]
     began: Moment
+    within: int
+    """Seconds to look whether the members moved."""
     said: list[str] = field(default_factory=list)
     state: str = "moving"
     error: str = ""
-    done: Done | None = None
+    done: list[Done] = field(default_factory=list)
+    """Of those that were begun."""
     task: asyncio.Task[None] | None = None
 
     def progress(self) -> ResetProgress:
         """What is known of it now."""
         rows = [
             MovedQueue(
+                topic=move.seen.queue.topic,
                 broker=move.seen.queue.broker_name,
                 queue_id=move.seen.queue.queue_id,
                 before=move.seen.stored,
                 target_offset=move.new,
                 state=self._state_of(move.seen.queue),
             )
-            for move in self.reset.plan.moves
+            for reset in self.resets
+            for move in reset.plan.moves
         ]
-        path = self.done.way_back if self.done else None
+        topics = [each.survey.topic for each in self.resets]
         return ResetProgress(
             id=self.id,
-            group=self.reset.survey.group,
-            topic=self.reset.survey.topic,
-            to=self.reset.target.text,
+            group=self.resets[0].survey.group,
+            topics=topics,
+            to=self.resets[0].target.text,
             began=self.began,
             state=self.state,
             confirmed=sum(each.state == "confirmed" for each in rows),
             queues=rows,
             said=list(self.said),
             error=self.error,
-            way_back=str(path) if path else "",
+            ways_back={
+                topic: str(each.way_back) for topic, each in zip(topics, self.done, strict=False) if each.way_back
+            },
             seen=freshness(0.0, ""),
         )
 
     def _state_of(self, queue: MessageQueue) -> str:
-        if self.done is None or queue not in self.done.offsets:
-            return "waiting"
-        return "moved" if queue in self.done.waiting() else "confirmed"
+        for done in self.done:
+            if queue in done.offsets:
+                return "moved" if queue in done.waiting() else "confirmed"
+        return "waiting"
 
     async def run(self, environment: Mapping[str, str]) -> None:
         """Move and look."""
+        number = 0
         try:
-            async with performed(self.reset, environment, self.said.append, LOOK) as done:
-                self.done, self.state = done, "confirming"
+            for reset in self.resets:
+                self.state = "moving"
+                async with performed(reset, environment, self.said.append, self.within) as done:
+                    self.done.append(done)
+                    self.state = "confirming"
+                number += 1
             self.state = "done"
         except (AdminError, ProtocolError) as error:
-            self.state, self.error = "failed", str(error)
+            fault = error if isinstance(error, AdminError) else AdminError(str(error))
+            self.state, self.error = "failed", str(of_several(self.resets, number, fault))
         except asyncio.CancelledError:
             self.state, self.error = "failed", "the console has ended"
             raise
@@ -211,18 +238,19 @@ async def begin(visit: Visit) -> str:
     """Look again, and begin the reset."""
     group = visit.names["group"]
     visit.confirmed(group)
-    return _begin(visit, await _prepared(visit, group))
+    return _begin(visit, await _prepared(visit, group), visit.filled(_FORM).number("wait", LOOK))
 
 
-def _begin(visit: Visit, reset: Reset) -> str:
-    running = Running(secrets.token_hex(4), reset, now())
+def _begin(visit: Visit, resets: list[Reset], within: int = LOOK) -> str:
+    running = Running(secrets.token_hex(4), resets, now(), within)
     visit.console.resets[running.id] = running
-    before = {
-        f"{each.seen.queue.broker_name}:{each.seen.queue.queue_id}": each.seen.stored for each in reset.plan.moves
-    }
-    visit.changed(
-        f"offsets of group {reset.survey.group} in topic {reset.survey.topic}", _listed(before), reset.target.text
-    )
+    for reset in resets:
+        before = {
+            f"{each.seen.queue.broker_name}:{each.seen.queue.queue_id}": each.seen.stored for each in reset.plan.moves
+        }
+        visit.changed(
+            f"offsets of group {reset.survey.group} in topic {reset.survey.topic}", _listed(before), reset.target.text
+        )
     running.task = asyncio.create_task(running.run(visit.console.environment))
     return f"/resets/{running.id}"
 
@@ -249,11 +277,13 @@ async def back(visit: Visit) -> str:
     """Bring the group back to the offsets from before: another reset."""
     progress = _running(visit).progress()
     visit.confirmed(progress.group)
-    if not progress.way_back:
+    if not progress.ways_back:
         raise AdminError("nothing was changed: this reset has no way back")
-    _, offsets = ways_back.read(progress.way_back)
-    target: Target = Table(offsets, Path(progress.way_back).name)
-    return _begin(visit, await prepare(visit.admin, progress.group, progress.topic, target, Options()))
+    places: dict[str, Target] = {}
+    for topic, path in progress.ways_back.items():
+        _, offsets = ways_back.read(path)
+        places[topic] = Table(offsets, Path(path).name)
+    return _begin(visit, await prepare_all(visit.admin, progress.group, places, Options()))
 
 
 def _running(visit: Visit) -> Running:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eruca.admin.client import Admin
-from eruca.admin.errors import AdminError, NotFound, Partial
+from eruca.admin.errors import AdminError, BadValue, NotFound, Partial
 from eruca.admin.messages import stored_at
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Acts, Done
@@ -156,6 +156,33 @@ async def _settle(reset: Reset, say: Callable[[str], None]) -> None:
         reset.settled_at = again.settled_at
         for line in reset.meaning():
             say(line)
+
+
+async def prepare_all(
+    admin: Admin, group: str, places: Mapping[str, Target], options: Options, *, with_retries: bool = False
+) -> list[Reset]:
+    """Look and decide for several topics, and the retry topic too if that is wished: none moves before all were seen.
+
+    Raises AdminError as ``prepare``, and BadValue for a place that is none of the retry topic.
+    """
+    wanted = list(places.items())
+    if with_retries:
+        target = wanted[0][1]
+        if target.timestamp is None:
+            raise BadValue("option --with-retries needs a time, first or last: an offset names messages of one topic")
+        wanted.append((retry_topic(group), target))
+    resets = [await prepare(admin, group, topic, target, options) for topic, target in wanted]
+    check_queues(resets)
+    return resets
+
+
+def of_several(resets: Sequence[Reset], number: int, error: AdminError) -> AdminError:
+    """The error of one of several resets, with its topic and those that were not begun."""
+    if len(resets) == 1:
+        return error
+    left = [other.survey.topic for other in resets[number + 1 :]]
+    text = f"topic {resets[number].survey.topic}: {error}" + (f"; not begun: {', '.join(left)}" if left else "")
+    return Partial(text) if number or isinstance(error, Partial) else AdminError(text)
 
 
 def check_queues(resets: Sequence[Reset]) -> None:

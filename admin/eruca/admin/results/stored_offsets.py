@@ -50,5 +50,12 @@ async def stored_offsets(admin: Admin, masters: Mapping[str, str], group: str) -
     return OffsetsOfGroup(group=group, queues=queues)
 
 
+async def topics_with_offsets(admin: Admin, group: str) -> list[str]:
+    """The topics in which a group has an offset at any master. Raises as ``stored_offsets``."""
+    brokers = (await admin.clusters()).broker_addr_table
+    masters = {name: address for name, broker in brokers.items() if (address := broker.master()) is not None}
+    return sorted({each.topic for each in (await stored_offsets(admin, masters, group)).queues})
+
+
 async def _offsets_at(admin: Admin, address: str) -> dict[str, dict[int, int]]:
     return ConsumerOffsets.decode((await admin.call(address, api.GET_ALL_CONSUMER_OFFSET)).body).offset_table
