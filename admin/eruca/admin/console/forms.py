@@ -21,6 +21,8 @@ from eruca.admin.errors import BadValue
 from eruca.admin.posix import Option
 from eruca.admin.results.answer import Result
 
+ON = "on"
+"""What a browser sends for a switch that is on; one that is in an address without a value is on, too."""
 Commands = Callable[[str], Command | None]
 """Gives the command of a name."""
 
@@ -66,10 +68,12 @@ class Form:
         known: Mapping[str, Sequence[str]] | None = None,
     ) -> list[Field]:
         """The fields with what was given; with their ``usual`` values where they are not in the form."""
-        filled = {**(usual or {}), **given}
+        options = self.options(commands)
+        switches = {name: ON for name, each in options.items() if not each.takes_value and name in given}
+        filled = {**(usual or {}), **given, **switches}
         return [
             _field(each, filled.get(name, ""), each.required and not self.is_search, (known or {}).get(name, ()))
-            for name, each in self.options(commands).items()
+            for name, each in options.items()
         ]
 
     def filled(self, commands: Commands, given: Mapping[str, str]) -> Filled:
