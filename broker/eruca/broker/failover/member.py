@@ -367,6 +367,8 @@ class Rules:
 
     def step(self, member: Member, event: Event) -> Step:
         """What a member knows after an event, and what it has to do."""
+        if isinstance(event, Copied):
+            return self._copied(member, event)
         if member.state is State.BARRED:
             return self._barred(member, event)
         if isinstance(event, Read):
@@ -379,7 +381,7 @@ class Rules:
         match event:
             case Reported() | Stored() | Asked() | ReplicaLost() | TablesChanged():
                 return self._lead(member, known, event)
-            case Copied() | Welcomed() | TablesCopied() | MasterLost():
+            case Welcomed() | TablesCopied() | MasterLost():
                 return self._follow(member, known, event)
             case Changed():
                 return self._changed(member, event)
@@ -475,11 +477,9 @@ class Rules:
 
     # ---- a follower
 
-    def _follow(self, member: Member, known: Known, event: Welcomed | Copied | TablesCopied | MasterLost) -> Step:
+    def _follow(self, member: Member, known: Known, event: Welcomed | TablesCopied | MasterLost) -> Step:
         epoch = known.group.master_epoch
         match event:
-            case Copied() if member.state is State.FOLLOWING and event.master_epoch == epoch:
-                return self._copied(member, event)
             case Welcomed() if member.state is State.JOINING and event.master_epoch == epoch:
                 return self._join(member, event)
             case TablesCopied() if member.state is State.FOLLOWING and event.master_epoch == epoch:
@@ -518,7 +518,9 @@ class Rules:
         return Step(new, (Note(epochs), self._tell(new, answer.master_epoch)))
 
     def _copied(self, member: Member, event: Copied) -> Step:
-        epochs = member.epochs
+        known, epochs = member.known, member.epochs
+        if member.state is not State.FOLLOWING or known is None or known.group.master_epoch != event.master_epoch:
+            return Step(member)
         if event.part is not None and event.part not in epochs:
             epochs = lists.begin(epochs, event.part.epoch, event.part.start)
         new = member._replace(end=event.end, epochs=epochs, confirmed=min(event.confirmed, event.end))

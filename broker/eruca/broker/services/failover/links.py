@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import Welcomed
 from eruca.broker.services.failover.master_link import MasterLink
 from eruca.broker.services.failover.messages import Hello
@@ -41,6 +40,7 @@ class TcpLinks:
         self._log = log
         self.replicas = Replicas(group, log, tables, tasks, monotonic, pace)
         self.master = MasterLink(self._hello, tasks, monotonic, tls)
+        self.tell = self.master.tell
 
     def attach(self, driver: Posts) -> None:
         """Work for this driver."""
@@ -74,10 +74,6 @@ class TcpLinks:
     def leave(self) -> None:
         """As in the port."""
         self.master.leave()
-
-    def tell(self, report: Report) -> None:
-        """As in the port."""
-        self.master.tell(report)
 
     def welcome(self, broker_id: int, answer: Welcomed) -> None:
         """As in the port."""

@@ -46,7 +46,7 @@ class MasterConnection(asyncio.Protocol):
         """Ends when there is room for what comes next."""
         self._handling = False
         """Whether messages are handed on: the newest report goes out afterwards."""
-        self._report = b""
+        self._report: Report | None = None
         self._left = False
 
     # ------------------------------------------------------------------ life
@@ -105,12 +105,11 @@ class MasterConnection(asyncio.Protocol):
             self._transport.write(data)
 
     def tell(self, report: Report) -> None:
-        """Report; of the reports about what came together only the newest."""
-        said = messages.report(report.epoch, report.end, report.tables)
+        """Report to a master that has welcomed this broker; of the reports about what came together only the newest."""
         if self._handling:
-            self._report = said
-        else:
-            self.send(said)
+            self._report = report
+        elif self.follows:
+            self.send(messages.report(report.epoch, report.end, report.tables))
 
     # ------------------------------------------------------------------ what comes
 
@@ -149,9 +148,9 @@ class MasterConnection(asyncio.Protocol):
             self._close(str(fault))
         finally:
             self._handling = False
-        said, self._report = self._report, b""
-        if said and not self._left:
-            self.send(said)
+        report, self._report = self._report, None
+        if report is not None:
+            self.tell(report)
 
     def _hand_on_parts(self, parts: list[Frame]) -> None:
         """Hand on parts that follow one another."""

@@ -109,7 +109,7 @@ class MasterLink:
 
     def tell(self, report: Report) -> None:
         """As in the port."""
-        if self._connection is not None and self._connection.follows:
+        if self._connection is not None:
             self._connection.tell(report)
 
     async def _run(self, target: _Target) -> None:
