@@ -44,6 +44,8 @@ class MasterConnection(asyncio.Protocol):
         self._timer = loop.call_later(SILENCE, self._judge_silence)
         self._full: asyncio.Future[None] | None = None
         """Ends when there is room for what comes next."""
+        self._held: tuple[Kind, bytes] | None = None
+        """What was read already, and waits for that."""
         self._handling = False
         """Whether messages are handed on: the newest report goes out afterwards."""
         self._report: Report | None = None
@@ -127,21 +129,25 @@ class MasterConnection(asyncio.Protocol):
         parts: list[Frame] = []
         size = 0
         try:
-            while not self._left and self._full is None and (message := self._reader.next()) is not None:
+            while not self._left and self._full is None:
+                message, self._held = self._held or self._reader.next(), None
+                if message is None:
+                    break
                 kind, body = message
                 if kind is not Kind.REFUSED:  # that is the word of one that is no master, or not this broker's
                     self.heard_at = self._came_at
-                if kind is not Kind.PART or not self.welcomed:
-                    if parts:
-                        self._hand_on_parts(parts)
-                    self._handle(kind, body)
-                    continue
-                part = messages.read_part(body)
-                if parts and (size >= TOGETHER or not _follows(parts[-1], part)):
+                part = messages.read_part(body) if kind is Kind.PART and self.welcomed else None
+                if parts and (part is None or size >= TOGETHER or not _follows(parts[-1], part)):
                     self._hand_on_parts(parts)
                     size = 0
-                parts.append(part)
-                size += len(part.data)
+                    if self._full is not None:
+                        self._held = message
+                        break
+                if part is None:
+                    self._handle(kind, body)
+                else:
+                    parts.append(part)
+                    size += len(part.data)
             if parts:
                 self._hand_on_parts(parts)
         except ProtocolError as fault:

@@ -1,0 +1,114 @@
+"""What a message costs the brokers of a group: what needs no waiting is done at once, what waits keeps its order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from eruca.broker.failover.epochs import Epoch, Epochs
+from eruca.broker.failover.in_sync import Report
+from eruca.broker.failover.member import Promise, Reported
+from eruca.broker.services.failover.driver import ROOM
+from eruca.broker.services.failover.ports import Frame
+from tests.support.coordination import FakeClient, FakeCoordinator
+from tests.support.failover_groups import Machine, MemoryGroup
+
+
+@pytest.fixture
+async def group() -> AsyncIterator[MemoryGroup[FakeClient]]:
+    etcd = FakeCoordinator()
+    async with MemoryGroup[FakeClient](lambda: FakeClient(etcd)) as group:
+        yield group
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def pair(group: MemoryGroup[FakeClient]) -> tuple[Machine[FakeClient], Machine[FakeClient]]:
+    """A master and its replica that are in the set, with nothing left to do."""
+    await group.start(1, 2)
+    master = await group.led(by=1, members={1, 2})
+    master.put(10)
+    await group.all_have(10)
+    replica = group.machines[2]
+    await until(lambda: master.driver.member.replicas[0].tables == master.driver.member.tables)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    return master, replica
+
+
+def report(master: Machine[FakeClient], end: int) -> Reported:
+    """What broker 2 would report."""
+    member = master.driver.member
+    return Reported(Report(2, "store-2", member.epoch, end, member.tables))
+
+
+def part(replica: Machine[FakeClient], data: bytes, *, at: int | None = None, epoch: Epoch | None = None) -> Frame:
+    """What the master would send next, in its newest epoch or in another one."""
+    member = replica.driver.member
+    offset = len(replica.disk.log) if at is None else at
+    return Frame(member.epoch, epoch or member.epochs[-1], offset, data, member.confirmed)
+
+
+async def test_what_all_have_is_confirmed_when_the_report_is_posted(group: MemoryGroup[FakeClient]) -> None:
+    master, _ = await pair(group)
+    before = master.office.confirmed
+    master.put(5)
+    assert master.office.confirmed == before  # the replica has to have it first
+    master.driver.post(report(master, before + 5))
+    assert master.office.confirmed == before + 5
+
+
+async def test_a_part_of_the_log_is_there_when_it_was_taken(group: MemoryGroup[FakeClient]) -> None:
+    _, replica = await pair(group)
+    end = replica.driver.member.end
+    assert replica.driver.take(part(replica, b"\2\2\2")) is None
+    assert replica.driver.member.end == len(replica.disk.log) == end + 3
+
+
+async def test_parts_behind_one_that_waits_for_the_disk_keep_their_order_and_take_room(
+    group: MemoryGroup[FakeClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, replica = await pair(group)
+    noted = asyncio.Event()
+    note = replica.office.note
+
+    async def slow(epochs: Epochs) -> None:
+        await noted.wait()
+        await note(epochs)
+
+    monkeypatch.setattr(replica.office, "note", slow)
+    end, newest = replica.driver.member.end, replica.driver.member.epochs[-1]
+    other = Epoch(newest.epoch + 1, end)
+    assert replica.driver.take(part(replica, b"\0", at=end, epoch=other)) is None
+    room = [replica.driver.take(part(replica, bytes([n]), at=end + n, epoch=other)) for n in range(1, ROOM + 1)]
+    assert len(replica.disk.log) == end
+    assert room[0] is None and room[-1] is not None and not room[-1].done()
+    noted.set()
+    await room[-1]
+    await until(lambda: len(replica.disk.log) == end + ROOM + 1)
+    assert bytes(replica.disk.log[end:]) == bytes(range(ROOM + 1))
+
+
+async def test_an_error_that_nobody_expects_ends_the_driver_and_not_whoever_has_posted(
+    group: MemoryGroup[FakeClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master, _ = await pair(group)
+
+    def fails(promise: Promise) -> None:
+        raise RuntimeError("planted")
+
+    master.put(5)
+    monkeypatch.setattr(master.office, "show", fails)
+    master.driver.post(report(master, len(master.disk.log)))
+    await until(lambda: master.tasks.fault is not None)
+    assert "planted" in str(master.tasks.fault)
+    confirmed = master.driver.member.confirmed
+    master.driver.post(report(master, len(master.disk.log)))
+    await asyncio.sleep(0)
+    assert master.driver.member.confirmed == confirmed  # nothing is done any more
