@@ -35,6 +35,11 @@ from tests.support.sends import message
 SEND, LOCK, COMMIT, CREATE_TOPIC = 310, 41, 15, 17
 DELETE_TOPIC, CREATE_GROUP, HEARTBEAT, CLONE_OFFSETS = 215, 200, 34, 314
 LOCKED = b'{"consumerGroup":"G","clientId":"c","mqSet":[{"topic":"T","brokerName":"broker-a","queueId":0}]}'
+PULL = {
+    **{"consumerGroup": "G", "topic": "T", "queueId": "0", "queueOffset": "0", "maxMsgNums": "1", "sysFlag": "4"},
+    **{"commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0"},
+}
+BY_KEY = {"topic": "T", "key": "AC11", "maxNum": "8", "beginTimestamp": "0", "endTimestamp": str(1 << 50)}
 COMMITTED = {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": "1"}
 TOPIC = {
     **{"topic": "New", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"},
@@ -140,6 +145,27 @@ async def test_a_broker_that_cannot_take_the_log_in_leaves_the_set_says_why_and_
 def joined(said: Sequence[Mapping[str, Any]]) -> int:
     """How often a broker began to follow."""
     return len([line for line in said if line["event"] == "failover_state" and line["state"] == "following"])
+
+
+async def test_a_broker_that_was_started_shows_nothing_before_it_knows_what_the_group_has(group: Group) -> None:
+    """The end of its log may be cut off: what was never confirmed vanishes then."""
+    one, two = await group.start(1), await group.start(2)
+    await group.led({1, 2})
+    assert await sent(one, 3) == [0] * 3
+    await equal(one, two)
+    place = one.broker.store.unit("T", 0, 0)
+    assert place is not None
+    group.etcd.away = True
+    await group.stop(2)
+    two = await group.start(2)
+    reads = [(11, PULL), (33, {"offset": place[0]}), (12, BY_KEY)]
+    for code, fields in reads:
+        refused = await two.ask(code, fields)
+        assert refused.code == 14 and "does not know yet" in str(refused.remark)
+    group.etcd.return_again()
+    await group.led({1, 2})
+    await until(lambda: two.broker.confirmation is not None and not two.broker.confirmation.doubtful)
+    assert [(await two.ask(code, fields)).code for code, fields in reads] == [0, 0, 0]
 
 
 async def test_a_store_that_is_used_outside_its_group_has_left_it(group: Group, tmp_path: Path) -> None:

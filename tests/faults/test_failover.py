@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ from tests.support import half_messages
 from tests.support.etcd import needs_etcd
 from tests.support.failover_cluster import FailoverCluster, bodies
 from tests.support.half_messages import half
-from tests.support.programme import ENOUGH, LONG, WHY, chance, rounds
+from tests.support.programme import ENOUGH
 from tests.support.sends import message
 
 pytestmark = [needs_etcd, pytest.mark.processes, pytest.mark.slow, ENOUGH]
@@ -190,61 +188,3 @@ async def test_a_master_that_is_killed_and_back_at_once_has_what_it_kept_in_memo
             stranger = await group.ask(following, LOCK, {}, LOCKS.replace(b'"c"', b'"d"') % number)
             assert stranger.code == 0 and b"queueId" not in stranger.body
             await group.all_in_set()
-
-
-NEMESES = ("kill the master", "kill a slave", "stop the master", "stop a slave", "end the master", "kill all", "etcd")
-"""What happens in a round: kill -9, SIGSTOP, a stop in order, all brokers at once, the leader of etcd."""
-
-
-@pytest.mark.skipif(not LONG, reason=WHY)
-@pytest.mark.parametrize("count", [2, 3])
-async def test_nothing_acknowledged_is_lost_whatever_happens(tmp_path: Path, count: int) -> None:
-    dice = chance(f"failover of {count}")
-    pauses: dict[str, list[float]] = {}
-    async with FailoverCluster(tmp_path, count) as group:
-        await group.send()
-        await group.all_in_set()
-        for _ in rounds(2, 100, seconds=60):
-            for _ in range(100):
-                master = await group.send()
-            nemesis = dice.choice(NEMESES)
-            begun = time.monotonic()
-            mend = await _harmed(
-                group, nemesis, master, dice.choice([each for each in group.numbers if each != master])
-            )
-            await group.send()
-            pauses.setdefault(nemesis, []).append(time.monotonic() - begun)
-            for _ in range(20):
-                await group.send()
-            await mend()
-            await group.all_in_set()
-        judged(group, await group.logs())
-    for nemesis, found in pauses.items():
-        print(f"{nemesis}: {len(found)}, pauses up to {max(found):.2f} s")
-    print(f"{len(group.acknowledged):,} messages")
-
-
-async def _harmed(group: FailoverCluster, nemesis: str, master: int, slave: int) -> Callable[[], Awaitable[None]]:
-    """Do it; what mends it is returned."""
-    target = master if "master" in nemesis else slave
-    if nemesis.startswith("stop"):
-        group.brokers[target].signal(signal.SIGSTOP)
-
-        async def goes_on() -> None:
-            group.brokers[target].signal(signal.SIGCONT)
-
-        return goes_on
-    if nemesis == "etcd":
-        leader = group.etcd.leader()
-        group.etcd.kill(leader)
-        return partial(asyncio.to_thread, group.etcd.start, leader)
-    if nemesis == "kill all":
-        for number in group.numbers:
-            group.kill(number)
-        await asyncio.gather(*(group.start(number) for number in group.numbers))
-        return partial(asyncio.sleep, 0)
-    if nemesis == "end the master":
-        await asyncio.to_thread(group.brokers[target].stop)
-    else:
-        group.kill(target)
-    return partial(group.start, target)

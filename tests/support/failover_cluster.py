@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,20 +17,72 @@ from typing import Self
 from eruca.broker.coordination.etcd import Etcd
 from eruca.broker.services.failover.keys import Keys, View
 from eruca.protocol.record import decode_records
+from tests.support.clocks import Clock, shifted_clock
+from tests.support.disks import LossyDisk
 from tests.support.eruca import ErucaNameServer
 from tests.support.etcd import EtcdCluster, cluster
 from tests.support.lone import LoneBroker
 from tests.support.peers import Answered, Peer
 from tests.support.ports import free_broker_port
+from tests.support.proxy import Proxy
 from tests.support.sends import message
 
 KEYS = Keys("DefaultCluster", "broker-a")
 
 
-class FailoverCluster:
-    """``count`` brokers; broker 1 is configured as the master."""
+class Machine:
+    """Where a broker runs: its clock and its disk are the test's, and all its ways to others go through proxies."""
 
-    def __init__(self, home: Path, count: int = 2, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, number: int, clock: Clock | None, *, lossy: bool) -> None:
+        self.disk = LossyDisk(folder / "disk") if lossy else None
+        self.store = (self.disk.folder if self.disk is not None else folder) / "store"
+        self.clock = clock
+        self.ha_host = f"127.0.1.{number}"
+        self.to_etcd: list[Proxy] = []
+        self.to_names = Proxy("")
+        self.ha = Proxy("")
+
+    async def start(self, etcd: Sequence[str], names: str, ha_port: int) -> None:
+        """Listen for the broker, which is not started yet."""
+        self.to_etcd = [await Proxy(address).start() for address in etcd]
+        self.to_names = await Proxy(names).start()
+        self.ha = await Proxy(f"127.0.0.1:{ha_port}").start(self.ha_host, ha_port)
+
+    def settings(self) -> dict[str, str]:
+        """Where the broker finds others, and others it."""
+        return {
+            "namesrvAddr": self.to_names.address,
+            "controllerAddr": ";".join(f"http://{proxy.address}" for proxy in self.to_etcd),
+            "brokerIP2": self.ha_host,
+        }
+
+    def env(self) -> dict[str, str]:
+        """What a process needs whose clock is not this machine's."""
+        return self.clock.env() if self.clock is not None else {}
+
+    async def stop(self) -> None:
+        """End the proxies and the disk."""
+        for proxy in (*self.to_etcd, self.to_names, self.ha):
+            await proxy.stop()
+        if self.disk is not None:
+            await asyncio.to_thread(self.disk.__exit__, None, None, None)
+        if self.clock is not None:
+            self.clock.close()
+
+
+class FailoverCluster:
+    """``count`` brokers; broker 1 is configured as the master. With ``machines`` the test can harm what is around
+    them."""
+
+    def __init__(
+        self,
+        home: Path,
+        count: int = 2,
+        settings: Mapping[str, str] | None = None,
+        *,
+        machines: bool = False,
+        lossy: bool = False,
+    ) -> None:
         self.brokers: dict[int, LoneBroker] = {}
         self.numbers = range(1, count + 1)
         self.acknowledged: list[bytes] = []
@@ -38,6 +90,9 @@ class FailoverCluster:
         self._home = home
         self._settings = dict(settings or {})
         self._ports = {number: free_broker_port() for number in self.numbers}
+        self.machines: dict[int, Machine] = {}
+        self._with_machines = machines
+        self._lossy = lossy
         self._peers: dict[int, Peer] = {}
         self._sent = 0
         self._last = 1
@@ -45,6 +100,15 @@ class FailoverCluster:
     async def __aenter__(self) -> Self:
         self.etcd: EtcdCluster = await cluster(self._home / "etcd")
         self.names = await asyncio.to_thread(ErucaNameServer, self._home / "names")
+        if self._with_machines:
+            shim = await asyncio.to_thread(shifted_clock, self._home)
+            for number in self.numbers:
+                folder = self._home / str(number)
+                folder.mkdir()
+                clock = Clock(shim, folder / "clock") if shim is not None else None
+                machine = Machine(folder, number, clock, lossy=self._lossy)
+                await machine.start(self.etcd.addresses, self.names.address, self._ports[number] + 1)
+                self.machines[number] = machine
         await asyncio.gather(*(self.start(number) for number in self.numbers))
         return self
 
@@ -57,6 +121,8 @@ class FailoverCluster:
             if broker.running:
                 broker.kill()
             broker.close_pipes()
+        for machine in self.machines.values():
+            await machine.stop()
         self.names.stop()
         self.etcd.__exit__(None, None, None)
 
@@ -72,8 +138,20 @@ class FailoverCluster:
             "slaveTimeout": "1000",
             **self._settings,
         }
-        folder = self._home / str(number)
-        self.brokers[number] = await LoneBroker.start(folder, folder / "store", settings)
+        folder, machine = self._home / str(number), self.machines.get(number)
+        if machine is not None:
+            settings |= machine.settings()
+        env = machine.env() if machine is not None else None
+        self.brokers[number] = await LoneBroker.start(folder, self.store(number), settings, env=env)
+
+    def store(self, number: int) -> Path:
+        """Where a broker's store is."""
+        machine = self.machines.get(number)
+        return machine.store if machine is not None else self._home / str(number) / "store"
+
+    def address(self, number: int) -> str:
+        """Where clients find a broker."""
+        return f"127.0.0.1:{self._ports[number]}"
 
     def kill(self, number: int) -> None:
         """End a broker at once."""
@@ -108,9 +186,19 @@ class FailoverCluster:
 
     async def hand_over(self, to: int) -> None:
         """Have the master hand the mastership over; AssertionError with what it said if it did not."""
+        said = await self.asked_to_hand_over(to)
+        assert said is None, said
+
+    async def asked_to_hand_over(self, to: int) -> str | None:
+        """Ask the master to hand the mastership over; what it said if it did not."""
         asked: dict[str, object] = {"clusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": to}
-        answer = await self.ask(await self.master(), 1002, asked)
-        assert answer.code == 0, answer.remark
+        master = await self.master()
+        try:
+            answer = await self.ask(master, 1002, asked, within=15)
+        except (OSError, EOFError, TimeoutError) as fault:
+            await self.hang_up(master)
+            return repr(fault)
+        return str(answer.remark) if answer.code else None
 
     async def figure(self, number: int, name: str) -> str:
         """One line of ``brokerStatus``."""
@@ -134,13 +222,14 @@ class FailoverCluster:
             await asyncio.sleep(0.01)
         raise TimeoutError(f"nobody took a message within {within} s")
 
-    async def ask(self, number: int, code: int, fields: dict[str, object], body: bytes = b"") -> Answered:
+    async def ask(
+        self, number: int, code: int, fields: dict[str, object], body: bytes = b"", within: float = 5.0
+    ) -> Answered:
         """One request to a broker, which answers."""
         peer = self._peers.get(number)
         if peer is None:
-            peer = self._peers[number] = await Peer().connect(f"127.0.0.1:{self._ports[number]}")
-        async with asyncio.timeout(5):
-            return await peer.ask(code, fields, body)
+            peer = self._peers[number] = await Peer().connect(self.address(number))
+        return await peer.ask(code, fields, body, within=within)
 
     async def hang_up(self, number: int) -> None:
         """End the connection to a broker, which may be gone; the next request makes another one."""
@@ -165,7 +254,7 @@ class FailoverCluster:
         return {number: self._log_of(number) for number in self.numbers}
 
     def _log_of(self, number: int) -> bytes:
-        files = sorted((self._home / str(number) / "store" / "commitlog").iterdir())
+        files = sorted((self.store(number) / "commitlog").iterdir())
         return b"".join(file.read_bytes() for file in files).rstrip(b"\0")
 
 

@@ -36,11 +36,16 @@ class LoneBroker(Process):
     """It runs when the constructor returns; ``startup`` are the seconds that took."""
 
     def __init__(
-        self, home: Path, store: Path, settings: Mapping[str, str] | None = None, errors: int | None = None
+        self,
+        home: Path,
+        store: Path,
+        settings: Mapping[str, str] | None = None,
+        errors: int | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         begin = time.monotonic()
         command = self.command(home, store, settings)
-        super().__init__(command, home / "broker.out", env={"PYTHONFAULTHANDLER": "1"}, errors=errors)
+        super().__init__(command, home / "broker.out", env={"PYTHONFAULTHANDLER": "1", **(env or {})}, errors=errors)
         found = re.search(r"\[[^,]+, ([\d.]+:\d+)\]", self.wait_for_line("boot success"))
         assert found is not None
         self.address = found.group(1)
@@ -57,7 +62,12 @@ class LoneBroker(Process):
 
     @classmethod
     async def start(
-        cls, home: Path, store: Path, settings: Mapping[str, str] | None = None, errors: int | None = None
+        cls,
+        home: Path,
+        store: Path,
+        settings: Mapping[str, str] | None = None,
+        errors: int | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> LoneBroker:
         """As the constructor, while the loop runs on."""
-        return await asyncio.to_thread(cls, home, store, settings, errors)
+        return await asyncio.to_thread(cls, home, store, settings, errors, env)

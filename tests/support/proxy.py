@@ -26,6 +26,8 @@ class Proxy:
         self.delay = 0.0
         self.distance = 0.0
         self.blocked = False
+        self.lost: frozenset[str] = frozenset()
+        """What carries nothing, on each connection, without a word to either end: ``there``, ``back``."""
         self.forwarded = 0
         self.connections = 0
         self.sent: list[bytearray] = []
@@ -92,7 +94,7 @@ class Proxy:
         with suppress(OSError):
             while data := await reader.read(65536):
                 sent += data
-                if to in self._muted:
+                if to in self._muted or "there" in self.lost:
                     continue
                 to.write(data)
                 await to.drain()
@@ -109,7 +111,7 @@ class Proxy:
                     continue
                 if self.delay:
                     await asyncio.sleep(self.delay)
-                if to in self._muted:
+                if to in self._muted or "back" in self.lost:
                     continue
                 if self.cut_after is not None and self.forwarded + len(data) >= self.cut_after:
                     data = data[: self.cut_after - self.forwarded]

@@ -5,8 +5,8 @@ a ``Member`` and its log, of which each byte is a message and says in which epoc
 which each change says in which epoch it was made. Whoever follows gets all tables at first, then each change, before
 what was written of the log later. What a kill leaves of tables is a question to the machines: all of what is on the
 disk (topics, groups), nothing of what is in memory (commits, locks); then who was killed stands as ``election.first``
-says, that is after those that were not. Requests to etcd and
-reports of replicas stay under way as long as they like, or for ever; outcomes may be lost; brokers are killed, lose
+says, that is after those that were not, and who is alone in the set is not killed: nobody else need have those.
+Requests to etcd and reports of replicas stay under way as long as they like, or for ever; outcomes may be lost; brokers are killed, lose
 their power and what they had not flushed, or get an empty disk, and start again. Time does not exist: what a timeout
 does may happen at any moment.
 
@@ -229,13 +229,8 @@ class Search:
                 yield self._does(world, me, Read(world.group, PRESENT))
             if member.state is State.PROMOTING:
                 yield self._does(world, me, Noted())
-            if member.known is not None and member.known.group.master_epoch < self._bounds.epochs:
-                if (
-                    member.has_tables
-                    or not self._machines.in_memory
-                    or self._is_first(world, member, member.known.group)
-                ):
-                    yield self._does(world, me, MasterSilent())
+            if self._may_stand(world, member):
+                yield self._does(world, me, MasterSilent())
             if member.state is State.FOLLOWING:
                 yield self._does(world, me, MasterLost())
             if member.state in (State.JOINING, State.FOLLOWING):
@@ -258,6 +253,13 @@ class Search:
             yield ("etcd takes over, and the outcome is lost:", request), changed
             if waits:
                 yield self._does(changed, me, Changed(PRESENT))
+
+    def _may_stand(self, world: World, member: Member) -> bool:
+        """Whether it may be a broker's turn; one that was killed and has lost tables goes only when it is first."""
+        known = member.known
+        if known is None or known.group.master_epoch >= self._bounds.epochs:
+            return False
+        return member.has_tables or not self._machines.in_memory or self._is_first(world, member, known.group)
 
     def _is_first(self, world: World, member: Member, group: Group) -> bool:
         """Whether nobody else goes first who is up."""
@@ -319,10 +321,8 @@ class Search:
         failed = world._replace(faults=world.faults + 1)
         killed = Member(member.broker_id, member.store, member.end, member.epochs)
         left = self._machines.tables_after_kill(broker.tables)
-        begun = _with(failed, Broker(killed, broker.log, left))
-        if self._machines.in_memory and _may_be_alone(world, member.broker_id):
-            begun = begun._replace(answered=())  # nobody else has to have what it answered
-        yield (member.broker_id, "is killed"), begun
+        if not (self._machines.in_memory and _may_be_alone(world, member.broker_id)):
+            yield (member.broker_id, "is killed"), _with(failed, Broker(killed, broker.log, left))
         store = self._machines.store_after_loss(member)
         for end in sorted({max(member.end - 1, 0), 0}):
             if end < member.end:
@@ -355,7 +355,7 @@ class Search:
         if member.proposed is not None and member.proposed.sync_state_set_epoch:
             member = member._replace(proposed=member.proposed._replace(sync_state_set_epoch=0))
         new = Broker(member, log, broker.tables, base)
-        after = self._answered(_with(world, new)._replace(requests=requests, posts=posts), new)
+        after = self._answered(_with(world, new)._replace(requests=requests, posts=posts), broker, new)
         return (me, event, member.state), self._promised(after, broker.member, member, log)
 
     # ---- what must hold
@@ -372,19 +372,23 @@ class Search:
             raise Violation(f"{member.broker_id} acknowledges {shown}, but {known} was acknowledged")
         return world._replace(acknowledged=shown)
 
-    def _answered(self, world: World, broker: Broker) -> World:
+    def _answered(self, world: World, before: Broker, broker: Broker) -> World:
         """The world with the changes of tables that a master answers now."""
-        member = broker.member
-        if member.state is not State.MASTER or member.known is None:
-            return world
-        if self._machines.in_memory and len(self._rules.counted(member, member.known)) < 2:
-            return world
-        told, known = broker.tables[: broker.base + member.tables_confirmed - 1], world.answered
-        if told == known[: len(told)]:
+        told, known = self._told(broker), world.answered
+        if told is None or told == self._told(before) or told == known[: len(told)]:
             return world
         if known != told[: len(known)]:
-            raise Violation(f"{member.broker_id} answers the changes {told}, but {known} were answered")
+            raise Violation(f"{broker.member.broker_id} answers the changes {told}, but {known} were answered")
         return world._replace(answered=told)
+
+    def _told(self, broker: Broker) -> Log | None:
+        """The changes that a master has answered; None of a broker that has to promise nothing about them."""
+        member = broker.member
+        if member.state is not State.MASTER or member.known is None:
+            return None
+        if self._machines.in_memory and len(self._rules.counted(member, member.known)) < 2:
+            return None
+        return broker.tables[: broker.base + member.tables_confirmed - 1]
 
     def _has_what_was_answered(self, world: World, me: int, tables: Log) -> None:
         if tables[: len(world.answered)] != world.answered:

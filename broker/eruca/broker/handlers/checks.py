@@ -82,6 +82,16 @@ def changeable_topic(broker: Broker, topic: str) -> None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"The topic[{topic}] is conflict with system topic.")
 
 
+def readable(broker: Broker) -> None:
+    """Refuse reads as long as a broker that was started does not know whether the group has all of its log."""
+    if broker.confirmation is not None and broker.confirmation.doubtful:
+        raise Refused(
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+            "this broker was started, and does not know yet which messages of its log the group has: ask another broker "
+            "of the group, or try again",
+        )
+
+
 def leads_surely(broker: Broker) -> None:
     """Refuse where the group has another master, or may have elected one meanwhile, which would answer otherwise."""
     if broker.role.elected and broker.role.is_slave:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import structlog
 
 from eruca.broker.broker import Broker
+from eruca.broker.handlers.checks import readable
 from eruca.broker.handlers.clients import MOST_TAGS, class_filter_refused, filter_refused
 from eruca.broker.services import matchers
 from eruca.broker.services.admission import FAQ
@@ -189,6 +190,7 @@ def _check_load(broker: Broker) -> None:
 def _admit(broker: Broker, call: Call[PullMessage]) -> _Admitted:
     """The checks in RocketMQ's order: broker, group, topic, queue, subscription. Raises Refused."""
     ask = call.header
+    readable(broker)
     if not broker.config.broker_permission & PERM_READ:
         raise Refused(
             ResponseCode.NO_PERMISSION, f"the broker[{broker.config.broker_ip1}] pulling message is forbidden"

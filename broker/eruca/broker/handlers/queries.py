@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from eruca.broker.broker import Broker
+from eruca.broker.handlers.checks import readable
 from eruca.broker.store.lookup import Lookup
 from eruca.protocol import api
 from eruca.protocol.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
@@ -25,6 +26,7 @@ MOST_UNITS = 10_000
 @routes.on(api.QUERY_MESSAGE, reads=True)
 async def by_key(broker: Broker, call: Call[QueryMessage]) -> Reply:
     """The newest messages of a topic with a key, stored between two times."""
+    readable(broker)
     ask = call.header
     wanted = broker.config.store.default_query_max_num if ask.unique_key_query else ask.max_num
     found = await broker.store.lookup(
@@ -43,6 +45,7 @@ async def by_key(broker: Broker, call: Call[QueryMessage]) -> Reply:
 @routes.on(api.VIEW_MESSAGE_BY_ID, reads=True)
 async def by_place(broker: Broker, call: Call[ViewMessage]) -> Reply:
     """The record that begins at an offset of the commit log; one that the requester may not read is not there."""
+    readable(broker)
     record = await broker.store.shown(call.header.offset, in_queue=bool(call.account))
     if record is None or not call.may_read(decode_record(record).topic):
         raise Refused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {call.header.offset}")

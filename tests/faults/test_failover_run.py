@@ -1,0 +1,281 @@
+"""A group that elects its master, under load, and whatever happens to it: brokers, links, etcd, clocks, disks, power.
+
+In each round one thing happens, while producers send to whoever takes it and readers read from all. When it is over,
+the group comes together again. In the end nothing that was acknowledged is lost, changed or twice at one offset,
+nothing that was seen is gone, and all logs are equal. The judges are tried with a planted fault each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from tests.support.disks import needs_lossy_disk
+from tests.support.etcd import needs_etcd
+from tests.support.failover_cluster import FailoverCluster
+from tests.support.failover_load import GroupLoad, Witness, differences, shown
+from tests.support.load import read
+from tests.support.programme import LONG, chance, rounds
+
+pytestmark = [needs_etcd, pytest.mark.processes, pytest.mark.slow, pytest.mark.timeout(7200 if LONG else 300)]
+
+HOUR = 3600
+SETTINGS = {"mappedFileSizeCommitLog": str(32 << 20), "mappedFileSizeConsumeQueue": "600000"}
+Harm = Callable[[FailoverCluster, random.Random, int], Awaitable[None]]
+
+
+def one_of(group: FailoverCluster, dice: random.Random, master: int) -> int:
+    """The master, or another broker, with the same chance."""
+    others = [number for number in group.numbers if number != master]
+    return master if dice.random() < 0.5 else dice.choice(others)
+
+
+async def kill(group: FailoverCluster, dice: random.Random, master: int) -> None:
+    """kill -9, of one or of all; they start again at once, or after another one leads."""
+    targets = [*group.numbers] if dice.random() < 0.15 else [one_of(group, dice, master)]
+    for number in targets:
+        group.kill(number)
+    await asyncio.sleep(dice.choice((0.0, 0.5, 4.5)))
+    await asyncio.gather(*(group.start(number) for number in targets))
+
+
+async def stop(group: FailoverCluster, dice: random.Random, master: int) -> None:
+    """SIGSTOP and SIGCONT; sometimes of the other one while the first is about to be replaced."""
+    first = one_of(group, dice, master)
+    group.brokers[first].signal(signal.SIGSTOP)
+    await asyncio.sleep(dice.uniform(0.5, 8.0))
+    if dice.random() < 0.3:
+        second = dice.choice([number for number in group.numbers if number != first])
+        group.brokers[second].signal(signal.SIGSTOP)
+        await asyncio.sleep(dice.uniform(0.1, 1.0))
+        group.brokers[second].signal(signal.SIGCONT)
+    group.brokers[first].signal(signal.SIGCONT)
+
+
+async def partition(group: FailoverCluster, dice: random.Random, master: int) -> None:
+    """A broker's ways to some others carry nothing: refused, or silent, both ways or one."""
+    machine = group.machines[one_of(group, dice, master)]
+    peers = [each.ha for each in group.machines.values()]  # the ways of replicas to masters
+    ways = {"etcd": machine.to_etcd, "peer": peers, "nameservers": [machine.to_names]}
+    ways["all"] = [*machine.to_etcd, *peers, machine.to_names]
+    cut = ways[dice.choice([*ways])]
+    how = dice.choice(("refused", "both", "there", "back"))
+    for proxy in cut:
+        if how == "refused":
+            proxy.blocked = True
+            proxy.cut()
+        else:
+            proxy.lost = frozenset(("there", "back") if how == "both" else (how,))
+    await asyncio.sleep(dice.uniform(0.5, 7.0))
+    for proxy in cut:
+        proxy.blocked, proxy.lost = False, frozenset()
+        proxy.cut()  # what carried a part of something ends, as a connection does whose bytes were lost
+
+
+async def harm_etcd(group: FailoverCluster, dice: random.Random, master: int) -> None:
+    """etcd's leader is killed or stopped, or all of etcd is away."""
+    etcd, leader = group.etcd, await asyncio.to_thread(group.etcd.leader)
+    how = dice.choice(("killed", "stopped", "all away"))
+    if how == "killed":
+        etcd.kill(leader)
+        await asyncio.sleep(dice.uniform(0.5, 3.0))
+        await asyncio.to_thread(etcd.start, leader)
+        return
+    members = range(len(etcd.members)) if how == "all away" else [leader]
+    for member in members:
+        etcd.pause(member)
+    await asyncio.sleep(dice.uniform(3.0, 10.0))
+    for member in members:
+        etcd.go_on(member)
+
+
+async def jump(group: FailoverCluster, dice: random.Random, master: int) -> None:
+    """The wall clock of one broker jumps, and stays there."""
+    clock = group.machines[one_of(group, dice, master)].clock
+    if clock is None:
+        pytest.skip("needs gcc, for a clock of one's own")
+    clock.shift(dice.choice((HOUR, -HOUR, 24 * HOUR, -24 * HOUR, 0)))
+    await asyncio.sleep(1)
+
+
+async def switch(group: FailoverCluster, dice: random.Random, master: int) -> None:
+    """The mastership is handed over by a command, or by a stop in order."""
+    if dice.random() < 0.5:
+        await asyncio.to_thread(group.brokers[master].stop)
+        await group.start(master)
+    else:
+        to = dice.choice([number for number in group.numbers if number != master])
+        said = await group.asked_to_hand_over(to)
+        if said is not None:
+            print(f"not handed over: {said}")
+
+
+async def lose_power(group: FailoverCluster, dice: random.Random, master: int) -> None:
+    """The power of one broker, or of all, fails: what was not synced is lost, or torn."""
+    targets = [*group.numbers] if dice.random() < 0.3 else [one_of(group, dice, master)]
+    for number in targets:
+        disk = group.machines[number].disk
+        assert disk is not None
+        disk.tell("off", dice.randrange(1 << 30), dice.choice(("drop", "torn")))
+    for number in targets:
+        group.kill(number)
+    for number in targets:
+        disk = group.machines[number].disk
+        assert disk is not None
+        await asyncio.to_thread(disk.come_back)
+    await asyncio.gather(*(group.start(number) for number in targets))
+
+
+async def fail_disk(group: FailoverCluster, dice: random.Random, master: int) -> None:
+    """A write or an fsync of the log, or of a table, fails; the broker is killed and started again."""
+    number = one_of(group, dice, master)
+    disk = group.machines[number].disk
+    assert disk is not None
+    part = dice.choice(("/commitlog/0", "/topics.json", "/epochFileCheckpoint", "/eruca.group"))
+    disk.tell("fail", dice.choice(("write", "fsync")), dice.randrange(1, 20), part)
+    await asyncio.sleep(dice.uniform(0.5, 3.0))
+    if group.brokers[number].running:
+        group.kill(number)
+    await group.start(number)
+
+
+NEMESES: dict[str, tuple[Harm, int]] = {
+    "kill": (kill, 300),
+    "stop": (stop, 100),
+    "partition": (partition, 200),
+    "etcd": (harm_etcd, 70),
+    "clock": (jump, 20),
+    "switch-over": (switch, 100),
+}
+"""What happens, and how often in a long run; the order is by chance."""
+DISKS: dict[str, tuple[Harm, int]] = {"power": (lose_power, 50), "disk": (fail_disk, 20)}
+
+
+@asynccontextmanager
+async def watched(folder: Path, count: int, name: str, *, lossy: bool = False) -> AsyncIterator[Run]:
+    """A group under load; judged at the end."""
+    dice, witness = chance(f"{name} of {count}"), Witness()
+    settings = {**SETTINGS, "slaveTimeout": "1000", **({"flushDiskType": "SYNC_FLUSH"} if lossy else {})}
+    async with FailoverCluster(folder, count, settings, machines=True, lossy=lossy) as group:
+        await group.send()
+        await group.all_in_set()
+        async with GroupLoad(group, witness, dice) as load:
+            run = Run(group, load, dice)
+            try:
+                yield run
+            finally:
+                run.tell()
+        await group.all_in_set(60)
+        found = await read(group.address(await group.master()))
+        logs = await group.logs()
+    faults = [*witness.faults(found), *differences(logs)]
+    print(f"{witness.history.acknowledged:,} acknowledged, {len(witness.seen):,} seen")
+    assert faults == [], shown(faults)
+
+
+class Run:
+    """The rounds of one run."""
+
+    def __init__(self, group: FailoverCluster, load: GroupLoad, dice: random.Random) -> None:
+        self.pauses: dict[str, list[float]] = {}
+        self._group = group
+        self._load = load
+        self._dice = dice
+
+    async def round(self, name: str, harm: Harm, calm: int = 200) -> None:
+        """Some messages, what happens, and the group together again."""
+        await self._load.more(calm)
+        self._load.begin_round()
+        await harm(self._group, self._dice, await self._group.master())
+        await self._group.all_in_set(60)
+        await self._load.more(50)
+        self.pauses.setdefault(name, []).append(self._load.pause)
+
+    def tell(self) -> None:
+        """Say what happened."""
+        for name, found in self.pauses.items():
+            print(f"{name}: {len(found)}, longest pause {median(found):.2f} s (median), {max(found):.2f} s (maximum)")
+
+
+def programme(dice: random.Random, nemeses: dict[str, tuple[Harm, int]]) -> list[str]:
+    """All that happens in a long run, in an order by chance that begins with one of each."""
+    every = [name for name, (_, often) in nemeses.items() for _ in range(often - 1)]
+    dice.shuffle(every)
+    return [*nemeses, *every]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+async def test_nothing_acknowledged_or_seen_is_lost_whatever_happens(tmp_path: Path, count: int) -> None:
+    order = programme(chance("order"), NEMESES)
+    async with watched(tmp_path, count, "failover") as run:
+        for number in rounds(6, len(order), seconds=60, least=6):
+            await run.round(order[number], NEMESES[order[number]][0])
+
+
+@needs_lossy_disk
+async def test_nothing_synced_is_lost_when_disks_and_power_fail(tmp_path: Path) -> None:
+    order = programme(chance("order of disks"), DISKS)
+    async with watched(tmp_path, 2, "disks", lossy=True) as run:
+        for number in rounds(2, len(order), seconds=30):
+            await run.round(order[number], DISKS[order[number]][0], calm=30)
+
+
+# ---- the judges
+
+
+def told() -> Witness:
+    """A witness of two messages, which were both read."""
+    witness = Witness()
+    for offset in range(2):
+        body = witness.history.next_body(0, 0)
+        witness.promise(0, offset, body)
+        witness.see(0, offset, body)
+    return witness
+
+
+FOUND = {0: [(0, b"0/0/0/"), (1, b"0/0/1/")]}
+
+
+def test_a_run_in_which_all_is_well_has_no_fault() -> None:
+    assert told().faults(FOUND) == [] and differences({1: b"log", 2: b"log"}) == []
+    late = told()
+    late.history.next_body(0, 0)
+    assert late.faults({0: [(0, b"0/0/0/"), (1, b"0/0/1/"), (2, b"0/0/2/")]}) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "word"),
+    [
+        pytest.param({0: [(0, b"0/0/0/")]}, "lost", id="lost"),
+        pytest.param({0: [(0, b"0/0/0/"), (1, b"0/0/9/")]}, "lost", id="another one at its offset"),
+        pytest.param({0: [(0, b"0/0/0/"), (1, b"0/0/1!")]}, "lost", id="changed"),
+        pytest.param({0: [(0, b"0/0/0/"), (2, b"0/0/1/")]}, "gone", id="seen at another offset"),
+    ],
+)
+def test_what_was_promised_or_seen_and_is_not_there_is_found(
+    found: dict[int, list[tuple[int, bytes]]], word: str
+) -> None:
+    assert any(fault.startswith(word) for fault in told().faults(found))
+
+
+def test_an_offset_that_is_promised_twice_is_found() -> None:
+    witness = told()
+    witness.promise(0, 1, b"0/1/0/")
+    assert any(fault.startswith("twice") for fault in witness.faults(FOUND))
+
+
+def test_what_is_seen_and_changes_is_found() -> None:
+    witness = told()
+    witness.see(0, 1, b"0/1/0/")
+    assert any(fault.startswith("changed") for fault in witness.faults(FOUND))
+
+
+def test_logs_that_differ_are_found() -> None:
+    assert len(differences({1: b"log", 2: b"log", 3: b"lo"})) == 1
