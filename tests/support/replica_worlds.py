@@ -6,9 +6,9 @@ which each change says in which epoch it was made. Whoever follows gets all tabl
 what was written of the log later. What a kill leaves of tables is a question to the machines: all of what is on the
 disk (topics, groups), nothing of what is in memory (commits, locks); then who was killed stands as ``election.first``
 says, that is after those that were not, and who is alone in the set is not killed: nobody else need have those.
-Requests to etcd and reports of replicas stay under way as long as they like, or for ever; outcomes may be lost; brokers are killed, lose
-their power and what they had not flushed, or get an empty disk, and start again. Time does not exist: what a timeout
-does may happen at any moment.
+Requests to etcd and reports of replicas stay under way as long as they like, or for ever; outcomes may be lost;
+brokers are killed, lose their power and what they had not flushed, or get an empty disk, and start again. Time does
+not exist: what a timeout does may happen at any moment.
 
 Two worlds that differ only in numbers that nobody compares are one: a revision is the present one or an old one, and
 ``syncStateSetEpoch`` is not counted.

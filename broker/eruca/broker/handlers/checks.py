@@ -87,8 +87,8 @@ def readable(broker: Broker) -> None:
     if broker.confirmation is not None and broker.confirmation.doubtful:
         raise Refused(
             ResponseCode.SERVICE_NOT_AVAILABLE,
-            "this broker was started, and does not know yet which messages of its log the group has: ask another broker "
-            "of the group, or try again",
+            "this broker was started, and does not know yet which messages of its log the group has: ask another one, "
+            "or try again",
         )
 
 
