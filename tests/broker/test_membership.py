@@ -371,6 +371,28 @@ async def test_a_stop_in_order_hands_the_mastership_over_first(group: Group) -> 
     assert await sent(last, 5) == [0] * 5
 
 
+async def test_each_change_of_a_brokers_part_has_a_line_with_its_reason(group: Group) -> None:
+    with capture_logs() as said:
+        one, two = await group.start(1), await group.start(2)
+        await group.led({1, 2})
+        assert await sent(one, 3) == [0] * 3
+        await group.stop(2)
+        await group.led({1})
+        two = await group.start(2)
+        await group.led({1, 2})
+        assert (await one.ask(ELECT, to(2))).code == 0
+        assert await group.led({1, 2}) is two
+        group.etcd.empty()
+        await until(lambda: "group" in one.broker.readiness.reasons and "group" in two.broker.readiness.reasons)
+    lines = [line for line in said if line["event"] in ("failover_state", "sync_state_set")]
+    assert all(line["reason"] for line in lines)
+    changes = {(line["state"], line["reason"]) for line in lines if "state" in line}
+    assert ("joining", "etcd names broker 2 the master") in changes
+    assert ("promoting", "etcd has elected it") in changes
+    assert ("barred", "etcd has no group, but this broker knows epoch 4: etcd was emptied") in changes
+    assert "broker 2 is lost, or made no progress" in {line["reason"] for line in lines if "state" not in line}
+
+
 async def test_a_stop_of_the_last_one_waits_for_nobody(group: Group) -> None:
     one = await group.start(1)
     await group.led({1})

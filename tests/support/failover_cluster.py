@@ -193,6 +193,7 @@ class FailoverCluster:
         """Ask the master to hand the mastership over; what it said if it did not."""
         asked: dict[str, object] = {"clusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": to}
         master = await self.master()
+        await self.hang_up(master)  # the connection may be one to a former life
         try:
             answer = await self.ask(master, 1002, asked, within=15)
         except (OSError, EOFError, TimeoutError) as fault:

@@ -84,11 +84,17 @@ final class Load {
         SendResult once() throws Exception;
     }
 
-    /** So many threads call the send again and again until the time is over. */
+    /**
+     * So many threads call the send again and again until the time is over, with a rest of restMs after a failure;
+     * pauseMs is the longest time without a success of any of them.
+     */
     private static Object threads(JsonObject request, int each, Send send) throws Exception {
         int threads = (int) Named.number(request, "threads", 1);
         long lasting = Named.number(request, "ms", 3000) * 1_000_000;
+        long rest = Named.number(request, "restMs", 0);
         AtomicLong failed = new AtomicLong();
+        AtomicLong newest = new AtomicLong(System.nanoTime());
+        AtomicLong pause = new AtomicLong();
         Spans spans = new Spans();
         CountDownLatch ready = new CountDownLatch(threads);
         CountDownLatch go = new CountDownLatch(1);
@@ -103,13 +109,16 @@ final class Load {
                     for (long begun = System.nanoTime(); begun < end; begun = System.nanoTime()) {
                         try {
                             if (send.once().getSendStatus() == SendStatus.SEND_OK) {
-                                own.add(System.nanoTime() - begun);
-                            } else {
-                                failed.incrementAndGet();
+                                long now = System.nanoTime();
+                                own.add(now - begun);
+                                pause.accumulateAndGet(now - newest.getAndSet(now), Math::max);
+                                continue;
                             }
                         } catch (Exception failure) {
-                            failed.incrementAndGet();
+                            // counted below
                         }
+                        failed.incrementAndGet();
+                        Thread.sleep(rest);
                     }
                 } catch (InterruptedException over) {
                     Thread.currentThread().interrupt();
@@ -125,7 +134,11 @@ final class Load {
         long begun = System.nanoTime();
         go.countDown();
         done.await();
-        return figures(spans.count() * each, failed.get() * each, System.nanoTime() - begun, spans);
+        long over = System.nanoTime();
+        pause.accumulateAndGet(over - newest.get(), Math::max);
+        Map<String, Object> all = figures(spans.count() * each, failed.get() * each, over - begun, spans);
+        all.put("pauseMs", pause.get() / 1_000_000);
+        return all;
     }
 
     private static Object async(JsonObject request) throws Exception {

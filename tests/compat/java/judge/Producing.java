@@ -40,6 +40,7 @@ final class Producing {
         producer.setCompressMsgBodyOverHowmuch((int) Named.number(request, "compressOver", 4096));
         producer.setRetryTimesWhenSendFailed((int) Named.number(request, "retries", 2));
         producer.setSendMsgTimeout((int) Named.number(request, "timeoutMs", 5000));
+        producer.setPollNameServerInterval((int) Named.number(request, "pollMs", 30_000));
         producer.setDefaultTopicQueueNums((int) Named.number(request, "queues", 4));
         producer.start();
         return producer;

@@ -342,7 +342,7 @@ class Driver:
         step = self._rules.step(self.member, event)
         if isinstance(event, Read | Changed):
             await self.kept.keep(step.member)
-        self._became(step.member)
+        self._became(step.member, event)
         for action in step.actions:
             await self._do(action)
         self._show(step.member)
@@ -361,7 +361,7 @@ class Driver:
                 return False
         self._rests = False
         try:
-            self._became(after)
+            self._became(after, event)
             for action in actions:
                 self._do_at_once(action)
             self._show(after)
@@ -378,12 +378,12 @@ class Driver:
             self.member = self.member._replace(end=max(self._stored, self.member.end))
         self._stored = 0
 
-    def _became(self, after: Member) -> None:
+    def _became(self, after: Member, event: Event) -> None:
         """What this broker knows from now on."""
         before, self.member = self.member, after
         if before.state is after.state and before.known is after.known:
             return
-        journal.note(before, after)
+        journal.note(before, after, event)
         if before.known is not None and after.known is not None:
             self.switches += after.known.group.master_broker_id != before.known.group.master_broker_id
 
