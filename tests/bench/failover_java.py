@@ -15,7 +15,7 @@ import os
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.bench.command_line import numbers
 from tests.support.failover_cluster import FailoverCluster
@@ -68,21 +68,22 @@ async def happen(group: FailoverCluster, case: Case) -> Callable[[], Awaitable[N
 async def row(group: FailoverCluster, judge: Judge, case: Case, number: int) -> None:
     """Measure one row, and print it."""
     name = f"{case.happens}-{case.kind}-{case.groups}-{case.poll}-{number}"
-    producer = {"name": name, "group": "P", "namesrv": group.names.address, "timeoutMs": 3000, "pollMs": case.poll}
-    await asyncio.to_thread(judge.call, "producer", **producer)
-    load = {"kind": case.kind, "topic": "T", "threads": 4, "restMs": 10}
-    await asyncio.to_thread(judge.call, "load", name=name, ms=1000, **load)
-    measured = judge.begin("load", name=name, ms=case.seconds * 1000, **load)
+    names, poll = group.names.address, case.poll
+    begun = judge.begin("producer", name=name, group="P", namesrv=names, timeoutMs=3000, pollMs=poll)
+    await asyncio.wrap_future(begun)
+    load: dict[str, Any] = {"name": name, "kind": case.kind, "topic": "T", "threads": 4, "restMs": 10}
+    await asyncio.wrap_future(judge.begin("load", ms=1000, **load))
+    measured = judge.begin("load", ms=case.seconds * 1000, **load)
     await asyncio.sleep(BEFORE)
     mend = await happen(group, case)
-    found = await asyncio.to_thread(measured.result, 120)
+    found = await asyncio.wrap_future(measured)
     print(
         f"| {judge.release} | {case.happens}, {case.kind} | {case.groups} | {case.poll / 1000:g} s | "
         f"{found['pauseMs'] / 1000:.2f} s | {found['failed']:.0f} | {found['messages']:.0f} | "
         f"load {os.getloadavg()[0]:.1f} |",
         flush=True,
     )
-    await asyncio.to_thread(judge.call, "stop", name=name)
+    await asyncio.wrap_future(judge.begin("stop", name=name))
     await mend()
     await group.all_in_set()
 

@@ -158,7 +158,7 @@ async def test_a_broker_that_was_started_shows_nothing_before_it_knows_what_the_
     group.etcd.away = True
     await group.stop(2)
     two = await group.start(2)
-    reads = [(11, PULL), (33, {"offset": place[0]}), (12, BY_KEY)]
+    reads: list[tuple[int, dict[str, Any]]] = [(11, PULL), (33, {"offset": place[0]}), (12, BY_KEY)]
     for code, fields in reads:
         refused = await two.ask(code, fields)
         assert refused.code == 14 and "does not know yet" in str(refused.remark)
