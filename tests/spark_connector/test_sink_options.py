@@ -24,6 +24,7 @@ def read(*, streaming: bool = True, **options: str) -> SinkOptions:
 def test_defaults_and_values() -> None:
     options = read(checkpointlocation="/x", queryName="q")
     assert (options.delivery, options.idempotent, options.require_send_ok) == ("at-least-once", True, True)
+    assert (options.retry_timeout_ms, read(streaming=False).retry_timeout_ms) == (600_000, 30_000)
     assert read(sendbatchbytes="1m", idempotent="false").send_batch_bytes == 1024 * 1024
     assert read(delivery="transactional", markertopic="markers").transactional
     assert read(streaming=False, writeid="load-7", delivery="transactional", markertopic="m").write_id == "load-7"

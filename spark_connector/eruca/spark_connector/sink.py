@@ -67,7 +67,7 @@ class _Task:
         self._encoder = Encoder(options, origin, self._choose)
 
     async def _open(self, consumer: PullConsumer) -> MessageWriter:
-        return MessageWriter(consumer, self._options)
+        return MessageWriter(consumer, self._options, self._origin.epoch)
 
     def _choose(self, topic: str, key: Any, queue_id: int | None, broker: str | None) -> Any:
         if key is None and queue_id is None:
@@ -123,7 +123,7 @@ class _Task:
         return TaskCommit(origin, tuple(lists), ordered)
 
     async def _markers(self, consumer: PullConsumer) -> Markers:
-        return Markers(consumer, self._options, self._origin.write)
+        return Markers(consumer, self._options, self._origin)
 
 
 def _with(send: Callable[[S], Coroutine[Any, Any, T]], what: S) -> Callable[[PullConsumer], Coroutine[Any, Any, T]]:
@@ -143,12 +143,12 @@ def commit_write(options: SinkOptions, receipts: Sequence[Any]) -> None:
     ordered = any(each.ordered for each in commits)
 
     async def commit(consumer: PullConsumer) -> None:
-        markers, ender = Markers(consumer, options, origin.write), TransactionEnder(consumer, options)
+        markers, ender = Markers(consumer, options, origin), TransactionEnder(consumer, options)
         marker, again = await markers.find(origin.epoch), True
         if marker is None:
             _check_undecided(commits)
             attempt = uuid.uuid4().hex
-            writer = MessageWriter(consumer, options)
+            writer = MessageWriter(consumer, options, origin.epoch)
             marker = await markers.decide(writer, origin.epoch, attempt, lists, ordered=ordered)
             again = marker.attempt != attempt
         if again:
@@ -188,7 +188,7 @@ def abort_write(options: SinkOptions, receipts: Sequence[Any]) -> None:
     lists = [offset for each in commits for offset in each.lists]
 
     async def drop(consumer: PullConsumer) -> None:
-        await _drop(Markers(consumer, options, commits[0].origin.write), TransactionEnder(consumer, options), lists)
+        await _drop(Markers(consumer, options, commits[0].origin), TransactionEnder(consumer, options), lists)
 
     clients.this_process().call(options.access, drop)
 

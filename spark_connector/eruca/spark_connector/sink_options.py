@@ -26,6 +26,7 @@ from eruca.spark_connector.option_parsers import (
     size,
     unknown_column,
 )
+from eruca.spark_connector.options import BROKER_LOSS_TIMEOUT_MS
 from eruca.spark_connector.runtime import access
 
 AT_LEAST_ONCE: Final = "at-least-once"
@@ -103,6 +104,13 @@ class SinkOptions(access.Access):
     require_send_ok: bool = option(flag, True)
     max_rows_per_second: float | None = option(_rate, None)
 
+    def patience(self, epoch: int) -> float | None:
+        """Seconds for which what nameservers do not know is asked for again; None: not at all.
+
+        The first epoch of a write, which finds no topic, has the wrong name; a later one meets a broker that is away.
+        """
+        return self.retry_timeout_ms / 1000 if epoch else None
+
     @property
     def transactional(self) -> bool:
         """Whether messages are half messages until the whole write is decided."""
@@ -118,6 +126,8 @@ def read_sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptio
     ours = {name: value for name, value in given.items() if name.lower() not in _SPARKS_OWN}
     values = read_values(ours, SINK_READERS, "sink")
     access.check_access(values)
+    if streaming:
+        values.setdefault("retry_timeout_ms", BROKER_LOSS_TIMEOUT_MS)
     options = SinkOptions(**values)
     if streaming and options.write_id is not None:
         raise BadOption("The option writeId is for df.write: a stream is known by the id in its checkpoint.")

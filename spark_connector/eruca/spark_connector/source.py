@@ -119,6 +119,9 @@ def register(spark: SparkSession) -> None:
     the driver's machine needs it, for queries are planned there. They log at the level that the logger ``eruca.spark``
     has now. Raises BadOption for a Python that cannot serve.
 
+    Spark looks for the sink of a stream in the session that is active in the thread which starts it, and in other
+    threads than the first none is. The session becomes the active one of the thread that calls this.
+
     In a session of Spark Connect only the name travels: queries are planned and run by Pythons of the server, which
     need ``eruca[spark]`` and say themselves what is wrong.
     """
@@ -137,6 +140,7 @@ def register(spark: SparkSession) -> None:
     if archive is not None:
         let_import(context, archive)
     spark.dataSource.register(_with_parallelism(context.defaultParallelism))
+    spark._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
 def let_import(context: SparkContext, place: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from eruca.client.sync import PullConsumer
 from eruca.protocol.record import Record
+from eruca.spark_connector import register
 from tests.support.eruca import ErucaCluster
 from tests.support.spark import Topic, read, read_stream
 from tests.support.spark_writes import visible
@@ -117,6 +119,21 @@ def test_a_stream_writes_each_row_once(
     assert len(ids) == 40 and {each.split("/")[0] for each in ids} == {query.id}
     assert {each.split("/")[1] for each in ids} == {"0", "1", "2"}
     target.close()
+
+
+def test_a_stream_that_another_thread_starts(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
+    topic.fill(6)
+
+    def copy() -> None:
+        register(spark)
+        writer = read_stream(spark, topic, startingOffsets="earliest").select("body").writeStream.format("rocketmq")
+        writer = writer.options(nameServer=topic.name_server, topic=topic.name)
+        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        assert query.awaitTermination(60)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(copy).result()
+    assert set(bodies(topic).values()) == {2}
 
 
 def test_a_transaction_shows_all_or_nothing(spark: SparkSession, topic: Topic, markers: Topic) -> None:

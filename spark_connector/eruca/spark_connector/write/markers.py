@@ -18,6 +18,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeVar
 
 from eruca.client import MessageQueue, PullConsumer, PullResult, PullStatus
@@ -28,6 +29,7 @@ from eruca.spark_connector.errors import SinkError
 from eruca.spark_connector.runtime.retry import retry
 from eruca.spark_connector.sink_options import SinkOptions
 from eruca.spark_connector.write.half_messages import HalfMessage, pack, unpack
+from eruca.spark_connector.write.row_ids import Origin
 from eruca.spark_connector.write.writer import MessageWriter
 
 T = TypeVar("T")
@@ -52,19 +54,21 @@ class Marker:
 
 
 class Markers:
-    """The markers of one write."""
+    """The markers of one write, for an epoch of it."""
 
-    def __init__(self, consumer: PullConsumer, options: SinkOptions, write: str) -> None:
+    def __init__(self, consumer: PullConsumer, options: SinkOptions, origin: Origin) -> None:
         self._consumer = consumer
         self._options = options
-        self._write = write
-        self._group = GROUP_PREFIX + write
+        self._write = origin.write
+        self._patience = options.patience(origin.epoch)
+        self._group = GROUP_PREFIX + origin.write
 
     async def _queue(self) -> MessageQueue:
         topic = self._options.marker_topic
         assert topic is not None
         try:
-            queues = await self._consumer.fetch_send_queues(topic)
+            ask = partial(self._consumer.fetch_send_queues, topic)
+            queues = await retry(self._consumer, topic, ask, within=self._patience)
         except TopicNotFound as error:
             raise SinkError(f"markerTopic {topic} is not there: {_MAKE}.") from error
         if len(queues) != 1:
@@ -105,7 +109,7 @@ class Markers:
         return await self._ask(queue, lambda queue: self._consumer.query_offset(queue, group=self._group))
 
     async def _ask(self, queue: MessageQueue, ask: Callable[[MessageQueue], Awaitable[T]]) -> T:
-        return await retry(self._consumer, queue.topic, lambda: ask(queue))
+        return await retry(self._consumer, queue.topic, lambda: ask(queue), within=self._patience)
 
     async def _pull(self, queue: MessageQueue, offset: int, count: int, tags: str) -> PullResult:
         return await self._ask(queue, lambda queue: self._consumer.pull(queue, offset, count, expression=tags))

@@ -3,6 +3,7 @@
 Owns retries, the order within a queue, and what the task waits for; the requests are those of the client's ``Sender``.
 ``MessageWriter`` runs on the loop of the clients. The thread of the task uses ``PendingSends`` and encodes the next
 messages meanwhile. Knows nothing of rows.
+What nameservers do not know is away, once a query has written: a broker that stops takes its topics along.
 Invariants: a message is stored at least once, or the task fails. Batches for one chosen queue are stored there in the
 order in which they were added, without a gap: after a failure nothing more is sent.
 """
@@ -15,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from eruca.client import Message, MessageQueue, PullConsumer
@@ -29,6 +31,7 @@ from eruca.protocol import names
 from eruca.protocol.message import TRANSACTION_PREPARED
 from eruca.spark_connector.errors import SinkError
 from eruca.spark_connector.runtime import clients
+from eruca.spark_connector.runtime.retry import retry
 from eruca.spark_connector.sink_options import SinkOptions
 from eruca.spark_connector.write.encoder import MessageBatch, SingleMessage
 from eruca.spark_connector.write.half_messages import BACKOFF_SECONDS, HalfMessage
@@ -50,11 +53,13 @@ class _Outgoing(NamedTuple):
 
 
 class MessageWriter:
-    """Sends messages to brokers for one task."""
+    """Sends messages to brokers for one task of an epoch of its write."""
 
-    def __init__(self, consumer: PullConsumer, options: SinkOptions) -> None:
+    def __init__(self, consumer: PullConsumer, options: SinkOptions, epoch: int = 0) -> None:
+        self._consumer = consumer
         self._session = consumer.session
         self._options = options
+        self._epoch = epoch
         self._sender = Sender(consumer.session, options.producer_group)
         self._queue_locks: dict[MessageQueue, asyncio.Lock] = {}
         self._failed = False
@@ -138,7 +143,7 @@ class MessageWriter:
         """The result of a message whose first attempt has ended. Raises SinkError."""
         backoff = iter(BACKOFF_SECONDS)
         while (why := self._why_not_stored(outcome)) is not None:
-            if isinstance(outcome, BaseException) and not _is_retriable(outcome):
+            if isinstance(outcome, BaseException) and not self._is_retriable(outcome):
                 raise self._give_up(message, why, outcome)
             wait = next(backoff, BACKOFF_SECONDS[-1])
             if time.monotonic() + wait > deadline:
@@ -151,6 +156,11 @@ class MessageWriter:
             (outcome,) = await asyncio.gather(send.future, return_exceptions=True)
         assert isinstance(outcome, SendResult)
         return outcome
+
+    def _is_retriable(self, error: BaseException) -> bool:
+        if isinstance(error, TopicNotFound):
+            return self._options.patience(self._epoch) is not None
+        return isinstance(error, ClientError) and error.retriable
 
     def _why_not_stored(self, outcome: SendResult | BaseException) -> str | None:
         """Why an attempt does not count; None where its message is as safe as requireSendOk wants it."""
@@ -192,14 +202,11 @@ class MessageWriter:
         """The queues that can be written, at least one."""
         route = self._session.directory.known_to_send(topic)
         if route is None or not route.to_send:
-            route = await self._session.directory.route_to_send(topic, NEW_TOPIC_QUEUES)
+            ask = partial(self._session.directory.route_to_send, topic, NEW_TOPIC_QUEUES)
+            route = await retry(self._consumer, topic, ask, within=self._options.patience(self._epoch))
         if not route.to_send:
             raise SinkError(f"The topic {topic} has no queue that can be written: look at its permissions.")
         return route.to_send
-
-
-def _is_retriable(error: BaseException) -> bool:
-    return isinstance(error, ClientError) and error.retriable and not isinstance(error, TopicNotFound)
 
 
 class PendingSends(Generic[T]):
