@@ -43,7 +43,7 @@ def test_a_broker_is_stopped_and_killed_and_its_nameserver_is_away(spark: SparkS
         cluster.broker = ApacheBroker("4.9.7", cluster.home, cluster.address, OFTEN)  # under another address
         copies.go_on()
         cluster.name_server.stop()
-        copies.go_on()
+        copies.send_on()
         cluster.name_server = ApacheNameServer("4.9.7", cluster.home, port=cluster.name_server.port)
         wait_for(lambda: registered(cluster.broker.address, cluster.address), "a broker that is known again")
         copies.go_on()

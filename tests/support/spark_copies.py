@@ -87,10 +87,15 @@ class Copies:
 
     # ------------------------------------------------------------------ what happens meanwhile
 
-    def go_on(self, count: int = 2 * RATE) -> None:
-        """Wait until so many more messages were sent and are read by all queries."""
+    def send_on(self, count: int = RATE) -> None:
+        """Wait until so many more messages were sent; a batch may wait for a broker that is away."""
         wanted = len(self.acknowledged) + count
         self._wait(lambda: len(self.acknowledged) >= wanted, "messages that are sent")
+
+    def go_on(self, count: int = RATE) -> None:
+        """Wait until so many more messages were sent and are read by all queries."""
+        self.send_on(count)
+        wanted = len(self.acknowledged)
         self._wait(
             lambda: all(self._read(query) >= wanted for query in self.queries.values()), "messages that are read"
         )

@@ -58,7 +58,7 @@ def test_brokers_are_restarted_one_after_the_other(spark: SparkSession, tmp_path
             copies.go_on()
             for name in ("broker-a", "broker-b"):
                 brokers[name].stop()
-                copies.go_on()
+                copies.send_on()
                 start(name)  # at another port
                 copies.go_on()
             brokers["broker-a"].process.kill()
