@@ -32,9 +32,12 @@ def test_the_recipes_do_what_the_page_says(
 
     told = capsys.readouterr().out
     assert re.search(r"\| +Ada\| +4\|", told) and re.search(r"\|Blaise\| +4\|", told), told
-    assert re.findall(r"^(\d+) (different orders|large orders|messages for billing)$", told, re.M) == [
+    assert re.findall(
+        r"^(\d+) (different orders|large orders|messages in the table|messages for billing)$", told, re.M
+    ) == [
         ("12", "different orders"),
         ("7", "large orders"),
+        ("14", "messages in the table"),
         ("12", "messages for billing"),
     ]
 
@@ -52,3 +55,6 @@ def test_the_recipes_do_what_the_page_says(
     columns = ("body binary", "messageId string", "storeTimestamp timestamp", "properties map<string,string>")
     assert deduplicated(stored("totals", *columns)).count() == 6, "a batch that is repeated is known"
     assert stored("totals", "body binary").count() == 9
+
+    names["add"](stored("orders", "body binary"), 0)
+    assert len(names["DeltaTable"](names["TABLE"]).to_pyarrow_table()) == 14, "a batch that is repeated is known"

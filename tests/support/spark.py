@@ -40,10 +40,14 @@ def spark_session(
     *,
     master: str = "local[2]",
     config: Mapping[str, str] | None = None,
+    python: str = sys.executable,
 ) -> Iterator[SparkSession]:
-    """A session that knows the format, on two threads of this machine; Spark's own files go to `folder`."""
+    """A session that knows the format, on two threads of this machine; Spark's own files go to `folder`.
+
+    `python` runs Spark's processes.
+    """
     java.prepare()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = python
     os.environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / root) for root in SOURCE_ROOTS)
     builder = (
         SparkSession.builder.master(master)

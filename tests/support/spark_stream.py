@@ -1,8 +1,8 @@
 """A Spark program of its own: a stream of a topic into files, one a batch, on any master.
 
-    python -m tests.support.spark_stream MASTER NAME_SERVER TOPIC FOLDER [until-killed]
+    python -m tests.support.spark_stream MASTER NAME_SERVER TOPIC FOLDER [until-killed | PYTHON]
 
-FOLDER keeps the checkpoint and `batches/<id>.json`, so a later run goes on where one was killed. A batch that is
+PYTHON runs Spark's processes: one that has no Eruca, which is sent to the workers as a zip. FOLDER keeps the checkpoint and `batches/<id>.json`, so a later run goes on where one was killed. A batch that is
 computed again must be what it was before, else the query fails. Without `until-killed` it ends at the end of the topic.
 """
 
@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import udf
 from pyspark.sql.types import StringType
 
+from eruca.spark_connector.pipelines.pyfiles import write_pyfiles
 from tests.support.spark import COLUMNS, ROOT, SOURCE_ROOTS, Rows, spark_session
 
 STARTED = "the query has started"
@@ -43,9 +44,11 @@ def rows_in(folder: Path) -> Rows:
     return found
 
 
-def main(master: str, name_server: str, topic: str, folder: str, until_killed: str = "") -> None:
+def main(master: str, name_server: str, topic: str, folder: str, how: str = "") -> None:
     """Run the query."""
     here = Path(folder)
+    until_killed = how == "until-killed"
+    bare = "" if until_killed else how
     (here / "batches").mkdir(exist_ok=True)
 
     @udf(StringType())
@@ -65,10 +68,14 @@ def main(master: str, name_server: str, topic: str, folder: str, until_killed: s
         fresh.rename(file)
 
     config = {
-        "spark.executorEnv.PYTHONPATH": IMPORTS,
         "spark.executor.memory": "512m",
+        **(
+            {"spark.submit.pyFiles": str(write_pyfiles(here / "eruca.zip"))}
+            if bare
+            else {"spark.executorEnv.PYTHONPATH": IMPORTS}
+        ),
     }
-    with spark_session(here, master=master, config=config) as spark:
+    with spark_session(here, master=master, config=config, python=bare or sys.executable) as spark:
         reader = spark.readStream.format("rocketmq").schema(COLUMNS).option("nameServer", name_server)
         reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
         reader = reader.option("maxOffsetsPerTrigger", 40).option("minPartitions", 4).option("latestOffsetCacheMs", 0)

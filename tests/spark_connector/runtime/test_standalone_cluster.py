@@ -1,4 +1,7 @@
-"""Two Spark workers in a standalone cluster: the tasks run in processes that share nothing with the driver."""
+"""Two Spark workers in a standalone cluster: the tasks run in processes that share nothing with the driver.
+
+Their Python has the packages and no Eruca, which is sent along as a zip. The pipelines there are a long test.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,10 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.timeout(600)
-def test_two_workers_share_the_queues(master: str, topic: Topic, tmp_path: Path) -> None:
+def test_two_workers_share_the_queues(master: str, bare_python: Path, topic: Topic, tmp_path: Path) -> None:
     topic.fill(90)
     command = [sys.executable, "-m", "tests.support.spark_stream", master, topic.name_server, topic.name, str(tmp_path)]
+    command.append(str(bare_python))
 
     env = {**os.environ, "PYTHONPATH": IMPORTS}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=400)

@@ -1,5 +1,9 @@
 """Columns of numbers as a PNG file, without a plotting library.
 
+Why no library: matplotlib and Pillow are native packages of 7 to 50 MB, which everybody who installs the pipelines
+would carry for this one picture. All that it needs of the format is a palette and compressed rows (``_encode``). More
+than columns, such as axes, curves or other letters, is a reason to take Pillow in place of this module.
+
 Pure: numbers in, bytes out. Letters are drawn as capitals from a font of three by five points; a character that it does
 not have is a gap. The SVG of ``charts`` has the texts as they are.
 """
