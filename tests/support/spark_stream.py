@@ -1,9 +1,10 @@
 """A Spark program of its own: a stream of a topic into files, one a batch, on any master.
 
-    python -m tests.support.spark_stream MASTER NAME_SERVER TOPIC FOLDER [until-killed | PYTHON]
+    python -m tests.support.spark_stream MASTER NAME_SERVER TOPIC FOLDER PYTHON
 
-PYTHON runs Spark's processes: one that has no Eruca, which is sent to the workers as a zip. FOLDER keeps the checkpoint and `batches/<id>.json`, so a later run goes on where one was killed. A batch that is
-computed again must be what it was before, else the query fails. Without `until-killed` it ends at the end of the topic.
+PYTHON runs Spark's processes: one that has no Eruca, which is sent to the workers as a zip. FOLDER keeps the checkpoint
+and `batches/<id>.json`, so a later run goes on where one was killed. A batch that is computed again must be what it was
+before, else the query fails. It ends at the end of the topic.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tests.support.spark import COLUMNS, ROOT, SOURCE_ROOTS, Rows, spark_session
 
 STARTED = "the query has started"
 IMPORTS = os.pathsep.join(str(ROOT / root) for root in ("", *SOURCE_ROOTS))
-"""What the Python processes of Spark need on their PYTHONPATH, and this program, too."""
+"""What this program needs on its PYTHONPATH."""
 
 
 def batches(folder: Path) -> dict[int, list[dict[str, Any]]]:
@@ -44,11 +45,9 @@ def rows_in(folder: Path) -> Rows:
     return found
 
 
-def main(master: str, name_server: str, topic: str, folder: str, how: str = "") -> None:
+def main(master: str, name_server: str, topic: str, folder: str, python: str) -> None:
     """Run the query."""
     here = Path(folder)
-    until_killed = how == "until-killed"
-    bare = "" if until_killed else how
     (here / "batches").mkdir(exist_ok=True)
 
     @udf(StringType())
@@ -69,19 +68,14 @@ def main(master: str, name_server: str, topic: str, folder: str, how: str = "") 
 
     config = {
         "spark.executor.memory": "512m",
-        **(
-            {"spark.submit.pyFiles": str(write_pyfiles(here / "eruca.zip"))}
-            if bare
-            else {"spark.executorEnv.PYTHONPATH": IMPORTS}
-        ),
+        "spark.submit.pyFiles": str(write_pyfiles(here / "eruca.zip")),
     }
-    with spark_session(here, master=master, config=config, python=bare or sys.executable) as spark:
+    with spark_session(here, master=master, config=config, python=python) as spark:
         reader = spark.readStream.format("rocketmq").schema(COLUMNS).option("nameServer", name_server)
         reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
         reader = reader.option("maxOffsetsPerTrigger", 40).option("minPartitions", 4).option("latestOffsetCacheMs", 0)
         writer = reader.load().writeStream.foreachBatch(keep).option("checkpointLocation", str(here / "checkpoint"))
-        trigger = {"processingTime": "0 seconds"} if until_killed else {"availableNow": True}
-        query = writer.trigger(**trigger).start()
+        query = writer.trigger(availableNow=True).start()
         print(STARTED, flush=True)
         query.awaitTermination()
 
