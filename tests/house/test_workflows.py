@@ -55,5 +55,5 @@ def test_every_python_has_its_wheels() -> None:
     settings = tomllib.loads((ROOT / "deploy/cibuildwheel.toml").read_text())["tool"]["cibuildwheel"]
     pythons = [each.rpartition(" ")[2] for each in pyproject()["project"]["classifiers"] if "Python :: 3." in each]
 
-    assert settings["build"].split() == [f"cp{each.replace('.', '')}-*" for each in pythons]
+    assert settings["build"].split()[: len(pythons)] == [f"cp{each.replace('.', '')}-*" for each in pythons]
     assert {*settings["test-extras"]} <= {*pyproject()["project"]["optional-dependencies"]}

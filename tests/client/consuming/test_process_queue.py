@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from eruca.client.consuming.process_queue import ProcessQueue, PullThresholds, QueueLimits
 from eruca.protocol.queues import MessageQueue

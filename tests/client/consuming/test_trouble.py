@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import re
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from eruca.client import Message, MessageQueue, PushConsumer, ReceivedMessage
 from eruca.client.consuming.push_consumer import engine_of

@@ -23,7 +23,7 @@ typedef struct {
 
 /* Read the half message at a place; 0 where there is none that is whole and unchanged, or for an error. */
 static int read_half(const State *s, PyObject *place, Half *half) {
-    if (!PyTuple_Check(place) || PyTuple_GET_SIZE(place) != HALF_FIELDS)
+    if (!PyTuple_Check(place) || PyTuple_Size(place) != HALF_FIELDS)
         return PyErr_SetString(PyExc_TypeError, "commits takes places of half messages"), 0;
     int64_t queue_offset = number_at(place, HALF_QUEUE_OFFSET), position = number_at(place, HALF_POSITION);
     int64_t size = number_at(place, HALF_SIZE);
@@ -86,7 +86,7 @@ static int commit(State *s, const Half *half, PyObject *queue, PyObject *tail) {
     char number[24];
     Text op_body = {(Bytes)number, sprintf(number, "%lld", (long long)half->queue_offset)};
     Size size = head_size(&real) + half->body.size + real.tail.size + 2 + half->properties.size;
-    Size op_size = head_size(&s->op) + op_body.size + s->op.tail.size + 2 + PyBytes_GET_SIZE(s->op_properties);
+    Size op_size = head_size(&s->op) + op_body.size + s->op.tail.size + 2 + PyBytes_Size(s->op_properties);
     if (half->body.size > s->max_body || size > s->max_record || size + op_size > s->limit - s->position) return 0;
     int64_t next;
     if (!long_of(queue, QUEUE_ID, &real.queue_id) || !long_of(queue, NEXT_OFFSET, &next)) return 0;
@@ -111,11 +111,11 @@ static int commit_at(State *s, PyObject *place) {
 static void take_back(PyObject *pending, Size begin) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    for (Size n = PyList_GET_SIZE(pending); n-- > begin;) {
-        PyObject *work = PyList_GET_ITEM(pending, n);
-        PyObject_SetAttr(PyTuple_GET_ITEM(work, REQUEST_QUEUE), NEXT_OFFSET, PyTuple_GET_ITEM(work, REQUEST_QUEUE_OFFSET));
+    for (Size n = PyList_Size(pending); n-- > begin;) {
+        PyObject *work = PyList_GetItem(pending, n);
+        PyObject_SetAttr(PyTuple_GetItem(work, REQUEST_QUEUE), NEXT_OFFSET, PyTuple_GetItem(work, REQUEST_QUEUE_OFFSET));
     }
-    PyList_SetSlice(pending, begin, PyList_GET_SIZE(pending), NULL);
+    PyList_SetSlice(pending, begin, PyList_Size(pending), NULL);
     PyErr_Restore(type, value, trace);
 }
 
@@ -124,30 +124,30 @@ static void take_back(PyObject *pending, Size begin) {
 /* Read a Tip and a CommitForm, except for what comes from attributes of queues; 0 with an error for anything else. */
 static int read_state(State *s, PyObject *tip, PyObject *form, Py_buffer *memory, Size *at) {
     *s = (State){0};
-    if (!PyTuple_Check(tip) || PyTuple_GET_SIZE(tip) != TIP_FIELDS || !PyTuple_Check(form) ||
-        PyTuple_GET_SIZE(form) != COMMIT_FIELDS || !PyDict_Check(PyTuple_GET_ITEM(tip, TIP_QUEUES)) ||
-        !PyList_Check(PyTuple_GET_ITEM(tip, TIP_PENDING)) ||
-        !PyBytes_Check(PyTuple_GET_ITEM(form, COMMIT_OP_PROPERTIES)) ||
-        !PyBytes_Check(PyTuple_GET_ITEM(form, COMMIT_BORN_HOST)) ||
-        !PyBytes_Check(PyTuple_GET_ITEM(form, COMMIT_STORE_HOST)))
+    if (!PyTuple_Check(tip) || PyTuple_Size(tip) != TIP_FIELDS || !PyTuple_Check(form) ||
+        PyTuple_Size(form) != COMMIT_FIELDS || !PyDict_Check(PyTuple_GetItem(tip, TIP_QUEUES)) ||
+        !PyList_Check(PyTuple_GetItem(tip, TIP_PENDING)) ||
+        !PyBytes_Check(PyTuple_GetItem(form, COMMIT_OP_PROPERTIES)) ||
+        !PyBytes_Check(PyTuple_GetItem(form, COMMIT_BORN_HOST)) ||
+        !PyBytes_Check(PyTuple_GetItem(form, COMMIT_STORE_HOST)))
         return PyErr_SetString(PyExc_TypeError, "commits takes a Tip and a CommitForm"), 0;
-    s->known = PyTuple_GET_ITEM(tip, TIP_QUEUES);
-    s->pending = PyTuple_GET_ITEM(tip, TIP_PENDING);
-    s->op_queue = PyTuple_GET_ITEM(form, COMMIT_OP_QUEUE);
-    s->op_properties = PyTuple_GET_ITEM(form, COMMIT_OP_PROPERTIES);
+    s->known = PyTuple_GetItem(tip, TIP_QUEUES);
+    s->pending = PyTuple_GetItem(tip, TIP_PENDING);
+    s->op_queue = PyTuple_GetItem(form, COMMIT_OP_QUEUE);
+    s->op_properties = PyTuple_GetItem(form, COMMIT_OP_PROPERTIES);
     s->first = s->position = number_at(tip, TIP_POSITION);
     s->limit = number_at(tip, TIP_LIMIT);
     s->max_body = number_at(tip, TIP_MAX_BODY);
     s->max_record = number_at(tip, TIP_MAX_RECORD);
     s->op = (Common){
-        .born_host = text_of(PyTuple_GET_ITEM(form, COMMIT_BORN_HOST)),
-        .store_host = text_of(PyTuple_GET_ITEM(form, COMMIT_STORE_HOST)),
+        .born_host = text_of(PyTuple_GetItem(form, COMMIT_BORN_HOST)),
+        .store_host = text_of(PyTuple_GetItem(form, COMMIT_STORE_HOST)),
         .born = number_at(form, COMMIT_BORN),
         .now = number_at(tip, TIP_NOW),
         .sys_flag = number_at(form, COMMIT_SYS_FLAG),
     };
     *at = number_at(tip, TIP_AT);
-    return !PyErr_Occurred() && PyObject_GetBuffer(PyTuple_GET_ITEM(tip, TIP_MEMORY), memory, PyBUF_WRITABLE) == 0;
+    return !PyErr_Occurred() && PyObject_GetBuffer(PyTuple_GetItem(tip, TIP_MEMORY), memory, PyBUF_WRITABLE) == 0;
 }
 
 const char commits_doc[] = "Store the real messages of half messages, and the op messages that close them.";
@@ -161,14 +161,14 @@ PyObject *commits(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!LOO", &PyList_Type, &halves, &low, &tip, &form) ||
         !read_state(s, tip, form, &memory, &at))
         return NULL;
-    const Size begin = PyList_GET_SIZE(s->pending);
-    half_queue = PyTuple_GET_ITEM(form, COMMIT_HALF_QUEUE);
+    const Size begin = PyList_Size(s->pending);
+    half_queue = PyTuple_GetItem(form, COMMIT_HALF_QUEUE);
     half_tail = PyObject_GetAttr(half_queue, TOPIC_TAIL);
     op_tail = PyObject_GetAttr(s->op_queue, TOPIC_TAIL);
     if (!half_tail || !op_tail || !long_of(half_queue, QUEUE_ID, &s->half_queue_id) ||
         !long_of(s->op_queue, QUEUE_ID, &s->op.queue_id))
         goto end;
-    if (!PyBytes_Check(half_tail) || !PyBytes_GET_SIZE(half_tail) || !PyBytes_Check(op_tail)) {
+    if (!PyBytes_Check(half_tail) || !PyBytes_Size(half_tail) || !PyBytes_Check(op_tail)) {
         PyErr_SetString(PyExc_TypeError, "a queue's topic_tail is bytes");
         goto end;
     }
@@ -181,7 +181,7 @@ PyObject *commits(PyObject *self, PyObject *args) {
     s->low = low > s->base ? low : s->base;
     if (at < 0 || at > memory.len || s->base < 0 || s->limit - s->first > memory.len - at || !host_sizes_fit(&s->op))
         s->low = INT64_MAX; /* nothing lies there */
-    while (count < PyList_GET_SIZE(halves) && commit_at(s, PyList_GET_ITEM(halves, count))) count++;
+    while (count < PyList_Size(halves) && commit_at(s, PyList_GetItem(halves, count))) count++;
     if (!PyErr_Occurred()) result = Py_BuildValue("(nL)", count, (long long)s->position);
 end:
     if (!result) take_back(s->pending, begin); /* then nothing was stored */

@@ -1,9 +1,13 @@
-/* What both parts of the native step need: numbers and texts in buffers, attributes of queues, records. */
+/* What all parts of the native step need: numbers and texts in buffers, attributes of queues, records.
+ *
+ * They use the limited API of Python 3.11 alone: hatch_build.py makes one module for this Python and all later ones. */
 #ifndef ERUCA_PARTS_H
 #define ERUCA_PARTS_H
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 typedef const uint8_t *Bytes;
 typedef Py_ssize_t Size;
@@ -97,7 +101,7 @@ static inline uint8_t *put64(uint8_t *p, uint64_t v) { put32(put32(p, v >> 32), 
 
 static inline uint8_t *put(uint8_t *p, Bytes from, Size size) { memcpy(p, from, size); return p + size; }
 
-static inline Text text_of(PyObject *bytes) { return (Text){(Bytes)PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes)}; }
+static inline Text text_of(PyObject *bytes) { return (Text){(Bytes)PyBytes_AsString(bytes), PyBytes_Size(bytes)}; }
 
 static inline int same(Bytes at, Size room, Text wanted) {
     return wanted.size <= room && !memcmp(at, wanted.at, wanted.size);
@@ -154,7 +158,7 @@ static inline int set_long(PyObject *of, PyObject *name, int64_t value) {
 }
 
 static inline long long number_at(PyObject *tuple, Size place) {
-    return PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, place));
+    return PyLong_AsLongLong(PyTuple_GetItem(tuple, place));
 }
 
 /* ---- records */

@@ -51,7 +51,7 @@ static int choose(Choice *c) {
 static PyObject *copies(const Choice *c, const Py_buffer *memory, int64_t start) {
     PyObject *found = PyBytes_FromStringAndSize(NULL, c->size);
     if (!found) return NULL;
-    uint8_t *at = (uint8_t *)PyBytes_AS_STRING(found);
+    uint8_t *at = (uint8_t *)PyBytes_AsString(found);
     for (Size n = next_wanted(c, 0); n < c->scanned; n = next_wanted(c, n + 1)) {
         Bytes unit = c->units.at + n * UNIT;
         at = put(at, (Bytes)memory->buf + (get64(unit) - start), (int32_t)get32(unit + 8));
@@ -67,7 +67,7 @@ static PyObject *views(const Choice *c, const Py_buffer *memory, int64_t start) 
         Bytes unit = c->units.at + n * UNIT;
         Size at = get64(unit) - start;
         PyObject *view = PySequence_GetSlice(whole, at, at + (int32_t)get32(unit + 8));
-        if (view) PyList_SET_ITEM(found, count++, view);
+        if (view) PyList_SetItem(found, count++, view);
         else Py_CLEAR(found);
     }
     Py_XDECREF(whole);
@@ -161,7 +161,7 @@ PyObject *fetch(PyObject *self, PyObject *args) {
         return NULL;
     if (start < 0 || c.from < start || !choose(&c)) Py_RETURN_NONE;
     if (!(found = PyBytes_FromStringAndSize(NULL, c.size))) return NULL;
-    uint8_t *at = (uint8_t *)PyBytes_AS_STRING(found);
+    uint8_t *at = (uint8_t *)PyBytes_AsString(found);
     if (wait) {
         Py_BEGIN_ALLOW_THREADS
         done = read_chosen(&c, fd, start, at, 1);

@@ -18,7 +18,7 @@ typedef struct {
     int64_t number; /* the opaque */
 } Values;
 
-static Text part(PyObject *tuple, Size place) { return text_of(PyTuple_GET_ITEM(tuple, place)); }
+static Text part(PyObject *tuple, Size place) { return text_of(PyTuple_GetItem(tuple, place)); }
 
 static int match_json(Text in, PyObject *template, uint8_t *room, Values *found) {
     Text between = part(template, JSON_BETWEEN), before_opaque = part(template, JSON_BEFORE_OPAQUE);
@@ -78,7 +78,7 @@ static PyObject *stored_of(Text in, Text cluster) {
     if (size + apart + cluster.size > PROPERTIES_MAX) return NULL;
     PyObject *stored = PyBytes_FromStringAndSize(NULL, size + apart + cluster.size);
     if (!stored) return NULL;
-    uint8_t *to = put((uint8_t *)PyBytes_AS_STRING(stored), in.at, cut);
+    uint8_t *to = put((uint8_t *)PyBytes_AsString(stored), in.at, cut);
     to = put(to, in.at + rest, in.size - rest);
     if (apart) *to++ = 2;
     put(to, cluster.at, cluster.size);
@@ -125,7 +125,7 @@ static PyObject *half_stored_of(Text in, Text extra, Text *key, Text *group, Tex
     }
     if (!half || in.size + extra.size > PROPERTIES_MAX) return NULL;
     PyObject *stored = PyBytes_FromStringAndSize(NULL, in.size + extra.size);
-    if (stored) put(put((uint8_t *)PyBytes_AS_STRING(stored), in.at, in.size), extra.at, extra.size);
+    if (stored) put(put((uint8_t *)PyBytes_AsString(stored), in.at, in.size), extra.at, extra.size);
     return stored;
 }
 
@@ -180,9 +180,9 @@ static Queue *open_queue(State *s, PyObject *key) {
 }
 
 static int are_bytes(PyObject *tuple, Size fields, Size first, Size last) {
-    if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) != fields) return 0;
+    if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != fields) return 0;
     for (Size n = first; n < last; n++)
-        if (!PyBytes_Check(PyTuple_GET_ITEM(tuple, n))) return 0;
+        if (!PyBytes_Check(PyTuple_GetItem(tuple, n))) return 0;
     return 1;
 }
 
@@ -195,18 +195,18 @@ static int is_template(PyObject *template, int json) {
 /* Have a SendForm in the state; NULL where it has no queue yet, or there is no room for it, or for an error. */
 static Form *open_form(State *s, PyObject *form, int json) {
     if (s->open == FORMS) return NULL;
-    if (!PyTuple_Check(form) || PyTuple_GET_SIZE(form) != FORM_FIELDS ||
-        !is_template(PyTuple_GET_ITEM(form, FORM_REQUEST), json) ||
-        !is_template(PyTuple_GET_ITEM(form, FORM_REPLY), json) ||
+    if (!PyTuple_Check(form) || PyTuple_Size(form) != FORM_FIELDS ||
+        !is_template(PyTuple_GetItem(form, FORM_REQUEST), json) ||
+        !is_template(PyTuple_GetItem(form, FORM_REPLY), json) ||
         !are_bytes(form, FORM_FIELDS, FORM_BATCH_PROPERTIES, FORM_HALF_QUEUE) ||
         !are_bytes(form, FORM_FIELDS, FORM_HALF_EXTRA, FORM_FIELDS)) {
         PyErr_SetString(PyExc_TypeError, "not the form of a send");
         return NULL;
     }
-    PyObject *request = PyTuple_GET_ITEM(form, FORM_REQUEST), *half = PyTuple_GET_ITEM(form, FORM_HALF_QUEUE);
+    PyObject *request = PyTuple_GetItem(form, FORM_REQUEST), *half = PyTuple_GetItem(form, FORM_HALF_QUEUE);
     Form *made = s->forms + s->open;
     *made = (Form){0};
-    made->queue = open_queue(s, PyTuple_GET_ITEM(form, FORM_QUEUE));
+    made->queue = open_queue(s, PyTuple_GetItem(form, FORM_QUEUE));
     if (half != Py_None && !PyErr_Occurred()) made->half = open_queue(s, half);
     if (PyErr_Occurred() || (!made->queue && !made->half)) return NULL;
     made->user_flag = number_at(form, FORM_USER_FLAG);
@@ -217,7 +217,7 @@ static Form *open_form(State *s, PyObject *form, int json) {
     made->common.store_host = s->store_host;
     made->common.now = s->now;
     made->json = json;
-    made->oneway = PyTuple_GET_ITEM(form, FORM_ONEWAY) == Py_True;
+    made->oneway = PyTuple_GetItem(form, FORM_ONEWAY) == Py_True;
     made->before = part(request, json ? JSON_BEFORE : BEFORE);
     if (!json) made->kind = part(request, KIND);
     made->batch_properties = part(form, FORM_BATCH_PROPERTIES);
@@ -250,7 +250,7 @@ static Form *form_of(State *s, PyObject *forms, Text header, int json) {
     if (json) {
         key = PyBytes_FromStringAndSize((const char *)header.at, born + 7);
     } else if ((key = PyBytes_FromStringAndSize((const char *)header.at + 16, born + 7 - 16))) {
-        put((uint8_t *)PyBytes_AS_STRING(key), header.at, 5);
+        put((uint8_t *)PyBytes_AsString(key), header.at, 5);
     }
     PyObject *known = key ? PyDict_GetItemWithError(forms, key) : NULL;
     Py_XDECREF(key);
@@ -269,7 +269,7 @@ typedef struct {
 static uint8_t *put_ids(uint8_t *to, Text prefix, PyObject *pending, Size first, Size count) {
     for (Size n = 0; n < count; n++) {
         if (n) to = put(put(to, (Bytes)",", 1), prefix.at, prefix.size);
-        int64_t position = number_at(PyList_GET_ITEM(pending, first + n), REQUEST_POSITION);
+        int64_t position = number_at(PyList_GetItem(pending, first + n), REQUEST_POSITION);
         for (int digit = 60; digit >= 0; digit -= 4) *to++ = "0123456789ABCDEF"[position >> digit & 15];
     }
     return to;
@@ -277,10 +277,10 @@ static uint8_t *put_ids(uint8_t *to, Text prefix, PyObject *pending, Size first,
 
 /* Add the reply to a request whose messages are in `pending` from `first` on; 0 for an error. */
 static int add_reply(Replies *out, const Form *form, Text opaque, int64_t queue_offset, PyObject *pending, Size first) {
-    PyObject *template = PyTuple_GET_ITEM(form->form, FORM_REPLY);
+    PyObject *template = PyTuple_GetItem(form->form, FORM_REPLY);
     char number[24];
     Text offset = {(Bytes)number, sprintf(number, "%lld", (long long)queue_offset)};
-    Size count = PyList_GET_SIZE(pending) - first, host = 2 * form->common.store_host.size;
+    Size count = PyList_Size(pending) - first, host = 2 * form->common.store_host.size;
     Size ids = count * 16 + (count - 1) * (1 + host), size;
     Text before, between, end, more;
     if (form->json) {
@@ -347,7 +347,7 @@ static Size put_message(State *s, Form *form, Queue **queue, Text body, Text pro
     if (!stored) return PyErr_Occurred() ? -1 : 0;
     common.queue_id = (*queue)->queue_id;
     common.tail = text_of((*queue)->tail);
-    Size size = head_size(&common) + body.size + common.tail.size + 2 + PyBytes_GET_SIZE(stored);
+    Size size = head_size(&common) + body.size + common.tail.size + 2 + PyBytes_Size(stored);
     if (size > s->max_record || size > s->limit - s->position) {
         Py_DECREF(stored);
         return 0;
@@ -386,16 +386,16 @@ static Size put_request(State *s, Form *form, Queue **queue, Text body, const Va
 
 /* Read a Tip and SendHosts; 0 with an error for anything else. */
 static int read_state(State *s, PyObject *tip, PyObject *hosts, Py_buffer *memory, Size *offset) {
-    if (!PyTuple_Check(tip) || PyTuple_GET_SIZE(tip) != TIP_FIELDS || !PyTuple_Check(hosts) ||
-        PyTuple_GET_SIZE(hosts) != HOSTS_FIELDS || !PyDict_Check(PyTuple_GET_ITEM(tip, TIP_QUEUES)) ||
-        !PyList_Check(PyTuple_GET_ITEM(tip, TIP_PENDING)) || !PyBytes_Check(PyTuple_GET_ITEM(hosts, HOSTS_BORN)) ||
+    if (!PyTuple_Check(tip) || PyTuple_Size(tip) != TIP_FIELDS || !PyTuple_Check(hosts) ||
+        PyTuple_Size(hosts) != HOSTS_FIELDS || !PyDict_Check(PyTuple_GetItem(tip, TIP_QUEUES)) ||
+        !PyList_Check(PyTuple_GetItem(tip, TIP_PENDING)) || !PyBytes_Check(PyTuple_GetItem(hosts, HOSTS_BORN)) ||
         !are_bytes(hosts, HOSTS_FIELDS, HOSTS_STORE, HOSTS_FIELDS)) {
         PyErr_SetString(PyExc_TypeError, "sends takes a Tip and SendHosts");
         return 0;
     }
     s->open = s->open_queues = s->last = 0;
-    s->known = PyTuple_GET_ITEM(tip, TIP_QUEUES);
-    s->pending = PyTuple_GET_ITEM(tip, TIP_PENDING);
+    s->known = PyTuple_GetItem(tip, TIP_QUEUES);
+    s->pending = PyTuple_GetItem(tip, TIP_PENDING);
     s->position = number_at(tip, TIP_POSITION);
     s->limit = number_at(tip, TIP_LIMIT);
     s->now = number_at(tip, TIP_NOW);
@@ -406,7 +406,7 @@ static int read_state(State *s, PyObject *tip, PyObject *hosts, Py_buffer *memor
     s->store_host = part(hosts, HOSTS_STORE);
     s->cluster = part(hosts, HOSTS_CLUSTER);
     *offset = number_at(tip, TIP_AT);
-    return !PyErr_Occurred() && PyObject_GetBuffer(PyTuple_GET_ITEM(tip, TIP_MEMORY), memory, PyBUF_WRITABLE) == 0;
+    return !PyErr_Occurred() && PyObject_GetBuffer(PyTuple_GetItem(tip, TIP_MEMORY), memory, PyBUF_WRITABLE) == 0;
 }
 
 static PyObject *tallies_of(const State *s) {
@@ -436,7 +436,7 @@ PyObject *sends(PyObject *self, PyObject *args) {
         !read_state(s, tip, hosts, &memory, &offset))
         return NULL;
     const int64_t first = s->position;
-    const Size begin = PyList_GET_SIZE(s->pending);
+    const Size begin = PyList_Size(s->pending);
     if (!(s->halves = PyList_New(0))) goto end;
     if (at < 0 || offset < 0 || offset > memory.len || s->limit - first > memory.len - offset) most = 0;
     while (most-- > 0 && in.size - at >= 8) {
@@ -460,10 +460,10 @@ PyObject *sends(PyObject *self, PyObject *args) {
             room = more;
             room_size = 2 * header.size;
         }
-        PyObject *template = PyTuple_GET_ITEM(form->form, FORM_REQUEST);
+        PyObject *template = PyTuple_GetItem(form->form, FORM_REQUEST);
         Values values;
         if (!(json ? match_json(header, template, room, &values) : match_binary(header, template, &values))) break;
-        const Size work = PyList_GET_SIZE(s->pending);
+        const Size work = PyList_Size(s->pending);
         const int64_t before = s->position;
         Queue *queue;
         Size count = put_request(s, form, &queue, body, &values, (uint8_t *)memory.buf + offset + (before - first));
@@ -491,7 +491,7 @@ end:
     if (!result) { /* out of memory: then nothing was stored */
         PyObject *type, *value, *trace;
         PyErr_Fetch(&type, &value, &trace);
-        PyList_SetSlice(s->pending, begin, PyList_GET_SIZE(s->pending), NULL);
+        PyList_SetSlice(s->pending, begin, PyList_Size(s->pending), NULL);
         PyErr_Restore(type, value, trace);
     }
     PyMem_Free(replies.at);

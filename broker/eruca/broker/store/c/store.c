@@ -47,10 +47,10 @@ Size put_batch(Text in, Text extra, const Common *c, PyObject *queue, int64_t ne
         int apart = extra.size && own.size && own.at[own.size - 1] != 2;
         PyObject *stored = PyBytes_FromStringAndSize(NULL, own.size + apart + extra.size);
         if (!stored) return -1;
-        uint8_t *more = put((uint8_t *)PyBytes_AS_STRING(stored), own.at, own.size);
+        uint8_t *more = put((uint8_t *)PyBytes_AsString(stored), own.at, own.size);
         if (apart) *more++ = 2;
         put(more, extra.at, extra.size);
-        Size size = fixed + body.size + PyBytes_GET_SIZE(stored);
+        Size size = fixed + body.size + PyBytes_Size(stored);
         put_record(to, size, c, get32(in.at + p + 12), next + n, *position, body, text_of(stored));
         if (!add_request(pending, queue, *position, size, stored, next + n, c)) return -1;
         *position += size;
@@ -88,7 +88,7 @@ static PyObject *batch(PyObject *self, PyObject *args) {
     }
     if (!(offsets = PyTuple_New(count))) goto end;
     for (Size n = 0; n < count; n++)
-        PyTuple_SET_ITEM(offsets, n, Py_NewRef(PyTuple_GET_ITEM(PyList_GET_ITEM(requests, n), REQUEST_POSITION)));
+        PyTuple_SetItem(offsets, n, Py_NewRef(PyTuple_GetItem(PyList_GetItem(requests, n), REQUEST_POSITION)));
     result = PyTuple_Pack(2, offsets, requests);
 end:
     PyBuffer_Release(&memory);
@@ -102,8 +102,8 @@ end:
 /* ---- dispatch */
 
 static int is_request(PyObject *work) {
-    if (PyTuple_Check(work) && PyTuple_GET_SIZE(work) == REQUEST_FIELDS &&
-        PyBytes_Check(PyTuple_GET_ITEM(work, REQUEST_PROPERTIES)))
+    if (PyTuple_Check(work) && PyTuple_Size(work) == REQUEST_FIELDS &&
+        PyBytes_Check(PyTuple_GetItem(work, REQUEST_PROPERTIES)))
         return 1;
     PyErr_SetString(PyExc_TypeError, "dispatch takes requests");
     return 0;
@@ -118,9 +118,9 @@ static int hash(Text text, uint32_t before, uint32_t *value) {
     if (n >= text.size) return 1;
     PyObject *rest = PyUnicode_DecodeUTF8((const char *)text.at + n, text.size - n, "replace");
     if (!rest) return 0;
-    Size length = PyUnicode_GET_LENGTH(rest);
+    Size length = PyUnicode_GetLength(rest);
     for (n = 0; n < length; n++) {
-        Py_UCS4 c = PyUnicode_READ_CHAR(rest, n);
+        Py_UCS4 c = PyUnicode_ReadChar(rest, n);
         if (c > 0xFFFF) { /* two UTF-16 code units */
             *value = *value * 31 + (0xD7C0 + (c >> 10));
             c = 0xDC00 | (c & 0x3FF);
@@ -133,6 +133,12 @@ static int hash(Text text, uint32_t before, uint32_t *value) {
 
 PyDoc_STRVAR(follow_doc, "Append the units of records to their queues; returns where it stopped.");
 
+static void replace(PyObject **at, PyObject *value) {
+    PyObject *before = *at;
+    *at = value;
+    Py_XDECREF(before);
+}
+
 static PyObject *follow(PyObject *self, PyObject *args) {
     PyObject *work, *touched, *timed, *last = NULL, *tail = NULL, *arrived = NULL;
     int64_t start = 0;
@@ -141,19 +147,19 @@ static PyObject *follow(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!nO!O!", &PyList_Type, &work, &at, &PySet_Type, &touched, &PyTuple_Type, &timed))
         return NULL;
     if (at < 0) return PyErr_Format(PyExc_ValueError, "a request's number is 0 or more");
-    for (; at < PyList_GET_SIZE(work); at++) {
-        PyObject *one = PyList_GET_ITEM(work, at);
+    for (; at < PyList_Size(work); at++) {
+        PyObject *one = PyList_GetItem(work, at);
         if (!is_request(one)) goto end;
         if (number_at(one, REQUEST_SYS_FLAG) & 4) continue; /* half messages and rollbacks have no unit */
-        PyObject *queue = PyTuple_GET_ITEM(one, REQUEST_QUEUE);
+        PyObject *queue = PyTuple_GetItem(one, REQUEST_QUEUE);
         if (queue != last) {
             PyObject *topic = PyObject_GetAttr(queue, TOPIC);
             int special = topic ? PySequence_Contains(timed, topic) : -1;
             Py_XDECREF(topic);
             if (special < 0) goto end;
             if (special) break;
-            Py_XSETREF(tail, PyObject_GetAttr(queue, TAIL));
-            Py_XSETREF(arrived, PyObject_GetAttr(queue, ARRIVED));
+            replace(&tail, PyObject_GetAttr(queue, TAIL));
+            replace(&arrived, PyObject_GetAttr(queue, ARRIVED));
             if (!tail || !arrived || !long_of(queue, TAIL_START, &start)) goto end;
             if (!PyByteArray_CheckExact(tail) || !PyList_CheckExact(arrived)) {
                 PyErr_SetString(PyExc_TypeError, "a queue's tail is a bytearray, and its arrived a list");
@@ -161,9 +167,9 @@ static PyObject *follow(PyObject *self, PyObject *args) {
             }
             last = queue;
         }
-        Size size = PyByteArray_GET_SIZE(tail);
+        Size size = PyByteArray_Size(tail);
         uint32_t code;
-        Text tags = property(text_of(PyTuple_GET_ITEM(one, REQUEST_PROPERTIES)), "TAGS\x01", 5);
+        Text tags = property(text_of(PyTuple_GetItem(one, REQUEST_PROPERTIES)), "TAGS\x01", 5);
         if (start + size / UNIT != number_at(one, REQUEST_QUEUE_OFFSET)) break;
         if (!hash(tags, 0, &code)) goto end;
         PyObject *number = PyLong_FromLong((int32_t)code);
@@ -171,7 +177,7 @@ static PyObject *follow(PyObject *self, PyObject *args) {
             Py_XDECREF(number);
             goto end;
         }
-        uint8_t *p = (uint8_t *)PyByteArray_AS_STRING(tail) + size;
+        uint8_t *p = (uint8_t *)PyByteArray_AsString(tail) + size;
         p = put32(put64(p, number_at(one, REQUEST_POSITION)), number_at(one, REQUEST_SIZE));
         put64(p, (int64_t)(int32_t)code);
         int added = PyList_Append(arrived, number);
@@ -190,7 +196,7 @@ static int add_entry(PyObject *entries, Text key, int64_t prefix, PyObject *work
     if (key.size <= 0) return 1;
     if (!hash(key, (uint32_t)prefix, &value)) return 0;
     if (value & 0x80000000u) value = (0u - value) & 0x7FFFFFFF; /* the absolute value, or 0 */
-    PyObject *position = PyTuple_GET_ITEM(work, REQUEST_POSITION), *time = PyTuple_GET_ITEM(work, REQUEST_STORE_TIME);
+    PyObject *position = PyTuple_GetItem(work, REQUEST_POSITION), *time = PyTuple_GetItem(work, REQUEST_STORE_TIME);
     PyObject *entry = Py_BuildValue("(kOO)", (unsigned long)value, position, time);
     int added = entry && PyList_Append(entries, entry) == 0;
     Py_XDECREF(entry);
@@ -203,13 +209,13 @@ static PyObject *keys(PyObject *self, PyObject *work) {
     if (!PyList_Check(work)) return PyErr_Format(PyExc_TypeError, "dispatch takes requests");
     PyObject *entries = PyList_New(0);
     int fine = entries != NULL;
-    for (Size n = 0; fine && n < PyList_GET_SIZE(work); n++) {
-        PyObject *one = PyList_GET_ITEM(work, n);
+    for (Size n = 0; fine && n < PyList_Size(work); n++) {
+        PyObject *one = PyList_GetItem(work, n);
         int64_t prefix;
         if (!(fine = is_request(one))) break;
         if ((number_at(one, REQUEST_SYS_FLAG) & 12) == 12) continue; /* a rollback */
-        if (!(fine = long_of(PyTuple_GET_ITEM(one, REQUEST_QUEUE), INDEX_PREFIX, &prefix))) break;
-        Text in = text_of(PyTuple_GET_ITEM(one, REQUEST_PROPERTIES));
+        if (!(fine = long_of(PyTuple_GetItem(one, REQUEST_QUEUE), INDEX_PREFIX, &prefix))) break;
+        Text in = text_of(PyTuple_GetItem(one, REQUEST_PROPERTIES));
         fine = add_entry(entries, property(in, "UNIQ_KEY\x01", 9), prefix, one);
         Text rest = property(in, "KEYS\x01", 5);
         while (fine && rest.size > 0) {
@@ -236,15 +242,15 @@ static PyObject *put_entries(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "w*nnnLO!", &map, &slots, &entries_at, &count, &begin, &PyList_Type, &entries))
         return NULL;
     uint8_t *memory = map.buf;
-    Size size = PyList_GET_SIZE(entries);
+    Size size = PyList_Size(entries);
     if (slots < 1 || slots > (map.len - 40) / 4 || entries_at < 40 + 4 * slots || entries_at > map.len || count < 0 ||
         size > (map.len - entries_at) / UNIT - count) {
         PyErr_SetString(PyExc_ValueError, "the entries do not fit into the index file");
         goto end;
     }
     for (Size n = 0; n < size; n++, count++) {
-        PyObject *one = PyList_GET_ITEM(entries, n);
-        if (!PyTuple_Check(one) || PyTuple_GET_SIZE(one) != ENTRY_FIELDS) {
+        PyObject *one = PyList_GetItem(entries, n);
+        if (!PyTuple_Check(one) || PyTuple_Size(one) != ENTRY_FIELDS) {
             PyErr_SetString(PyExc_TypeError, "an index entry is a hash, an offset and a time");
             goto end;
         }
@@ -365,7 +371,7 @@ static int add_layouts(PyObject *made) {
         PyObject *fields = PyTuple_New(LAYOUTS[n].size);
         for (int at = 0; fields && at < LAYOUTS[n].size; at++) {
             PyObject *name = PyUnicode_FromString(LAYOUTS[n].fields[at]);
-            if (name) PyTuple_SET_ITEM(fields, at, name);
+            if (name) PyTuple_SetItem(fields, at, name);
             else Py_CLEAR(fields);
         }
         fine = fields && PyDict_SetItemString(layouts, LAYOUTS[n].tuple, fields) == 0;
