@@ -11,7 +11,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def examples_of(page: str) -> list[object]:
-    """Each example, named by the heading that it follows."""
+    """Each example, named by the heading that it follows. Those of a page run in one worker, as some need those before."""
     found: list[object] = []
     heading = ""
     for part in re.split(r"^(#+ .*|```python\n[\s\S]*?^```)$", (DOCS / page).read_text(), flags=re.MULTILINE):
@@ -19,5 +19,6 @@ def examples_of(page: str) -> list[object]:
             heading = part.strip("# ")
         elif part.startswith("```python"):
             code = part.removeprefix("```python\n").removesuffix("```")
-            found.append(pytest.param(code, id=f"{page} {heading} {len(found)}"))
+            name = f"{page} {heading} {len(found)}"
+            found.append(pytest.param(code, id=name, marks=pytest.mark.xdist_group(page)))
     return found
