@@ -11,7 +11,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def examples_of(page: str) -> list[object]:
-    """Each example, named by the heading that it follows. Those of a page run in one worker, as some need those before."""
+    """Each example, named by the heading that it follows. Those of a page run in one worker: some need those before."""
     found: list[object] = []
     heading = ""
     for part in re.split(r"^(#+ .*|```python\n[\s\S]*?^```)$", (DOCS / page).read_text(), flags=re.MULTILINE):
