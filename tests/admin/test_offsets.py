@@ -397,6 +397,36 @@ async def test_a_place_may_be_a_file(lab: Lab) -> None:
     assert (nothing.status, "no/such/file cannot be read" in nothing.err) == (1, True)
 
 
+async def test_a_queue_of_a_file_that_is_not_there_is_told(lab: Lab) -> None:
+    """A way back whose broker has left brings back a part only."""
+    await lab.topic("T")
+    await lab.send("T", *"abcd")
+    await lab.commit("G", "T", 4)
+    lab.home.mkdir(exist_ok=True)
+    file = lab.home / "places.txt"
+    file.write_text("T broker-a:0 2\nT broker-a:7 1\nT broker-z:0 1\n")
+    line = ("resetOffset", "-g", "G", "--from-file", str(file), "--wait", "0")
+    refused = await lab.mqadmin(*line)
+    assert (refused.status, refused.out) == (4, "")
+    assert "nothing was moved: T has no queue broker-a:7, broker-z:0 that consumers read" in refused.err
+    assert await lab.committed("G", "T") == {0: 4}
+    part = await lab.mqadmin(*line, "--partial")
+    assert part.status == 5 and "not moved: broker-a:7 (there is no such queue); broker-z:0 (" in part.err, part
+    assert await lab.committed("G", "T") == {0: 2}
+
+
+async def test_offsets_that_no_file_keeps_are_printed(lab: Lab) -> None:
+    await lab.topic("T", 2)
+    await lab.send("T", *"abcd")
+    await lab.commit("G", "T", 3)
+    lab.home.mkdir(exist_ok=True)
+    (lab.home / "mqadmin").write_text("no folder")
+    done = await lab.mqadmin("resetOffsetByTime", "-g", "G", "-t", "T", "-s", "now")
+    assert done.status == 0, done
+    assert "cannot be kept in " in done.err
+    assert done.err.splitlines()[-1] == "T broker-a:0 3", "a line that --from-file takes"
+
+
 async def test_the_way_back_gives_every_offset_back(lab: Lab) -> None:
     await lab.topic("T", 3)
     for queue in range(3):

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, BadValue, NotFound, Partial
@@ -20,7 +20,7 @@ from eruca.admin.resets.acts import Acts, Done
 from eruca.admin.resets.confirmation import Confirmation
 from eruca.admin.resets.plan import Move, Options, Plan, check, check_reach, decide, not_all
 from eruca.admin.resets.survey import QueueSeen, Survey, look, look_at_members, owners, silent_members
-from eruca.admin.resets.targets import Nearest, Only, Since, Target, shown
+from eruca.admin.resets.targets import Nearest, Only, Since, Table, Target, shown
 from eruca.admin.text import counted
 from eruca.protocol.names import retry_topic
 from eruca.protocol.queues import MessageQueue
@@ -136,6 +136,13 @@ async def prepare(admin: Admin, group: str, topic: str, target: Target, options:
             return None
         return await stored_at(admin, addresses[queue.broker_name], queue, move.target)
 
+    if isinstance(target, Table) and (lacking := target.lacking(survey)):
+        if not options.partial:
+            raise NotFound(
+                f"nothing was moved: {topic} has no queue {', '.join(lacking)} that consumers read, of which there is an "
+                f"offset in {target.text}; --partial does without"
+            )
+        survey = replace(survey, missing={**survey.missing, **dict.fromkeys(lacking, "there is no such queue")})
     seen = survey.queues
     found = await asyncio.gather(*(wanted(each) for each in seen))
     targets = {each.queue: offset for each, offset in zip(seen, found, strict=True) if offset is not None}
@@ -218,7 +225,10 @@ async def performed(
         if path is not None:
             say(f"the way back: mqadmin resetOffset -g {survey.group} --from-file {path}")
     except AdminError as error:
-        say(str(error))
+        say(f"{error}; they are, as lines of a file for --from-file:")
+        for move in reset.plan.moves:
+            if move.seen.stored is not None:
+                say(f"{move.seen.queue.topic} {shown(move.seen.queue)} {move.seen.stored}")
     async with Confirmation(reset.admin, survey, reset.plan) as confirmation:
         done = await acts.do(reset.plan, reset.target.timestamp)
         done.way_back, done.waiting = path, confirmation.waiting

@@ -14,7 +14,7 @@ from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, BadValue
 from eruca.admin.lookups import END, offset_at
 from eruca.admin.messages import first_since
-from eruca.admin.resets.survey import QueueSeen
+from eruca.admin.resets.survey import QueueSeen, Survey
 from eruca.protocol.queues import MessageQueue
 
 BEGINNING = 0
@@ -137,6 +137,15 @@ class Table:
     text: str
     timestamp: None = None
     is_near: bool = False
+
+    def lacking(self, survey: Survey) -> list[str]:
+        """The queues of the topic that have an offset here, and that no broker has; brokers that are missing left out."""
+        known = {seen.queue for seen in survey.queues}
+        return [
+            shown(queue)
+            for queue in sorted(self.offsets)
+            if queue.topic == survey.topic and queue not in known and queue.broker_name not in survey.missing
+        ]
 
     async def offset(self, admin: Admin, address: str, seen: QueueSeen) -> int | None:
         """Asks nobody."""
