@@ -139,8 +139,8 @@ async def prepare(admin: Admin, group: str, topic: str, target: Target, options:
     if isinstance(target, Table) and (lacking := target.lacking(survey)):
         if not options.partial:
             raise NotFound(
-                f"nothing was moved: {topic} has no queue {', '.join(lacking)} that consumers read, of which there is an "
-                f"offset in {target.text}; --partial does without"
+                f"nothing was moved: {topic} has no queue {', '.join(lacking)} that consumers read, of which "
+                f"{target.text} has an offset; --partial does without"
             )
         survey = replace(survey, missing={**survey.missing, **dict.fromkeys(lacking, "there is no such queue")})
     seen = survey.queues

@@ -139,7 +139,7 @@ class Table:
     is_near: bool = False
 
     def lacking(self, survey: Survey) -> list[str]:
-        """The queues of the topic that have an offset here, and that no broker has; brokers that are missing left out."""
+        """The queues of the topic for which there is an offset, but that no broker has of those that answered."""
         known = {seen.queue for seen in survey.queues}
         return [
             shown(queue)
