@@ -90,7 +90,7 @@ class Replica(asyncio.Protocol):
         self._stretch: _Stretch | None = None
         """Where what is sent next lies."""
         self._transport: asyncio.Transport | None = None
-        self._timer = loop.call_later(GREETING, self._give_up, "it said nothing")
+        self._timer: asyncio.TimerHandle | None = None
 
     # ------------------------------------------------------------------ life
 
@@ -110,11 +110,12 @@ class Replica(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=UNSENT)
         peer = transport.get_extra_info("peername")
         self.remote = "{}:{}".format(*peer_of(peer)) if peer else ""
+        self._timer = asyncio.get_running_loop().call_later(GREETING, self._give_up, "it said nothing")
 
     def connection_lost(self, fault: Exception | None) -> None:
         """Release the connection."""
         self._transport = None
-        self._timer.cancel()
+        self._expect_no_greeting()
         self.gone.set_result(None)
         self._owner.ended(self, self._fault or str(fault or "it closed the connection"))
 
@@ -129,6 +130,11 @@ class Replica(asyncio.Protocol):
         self.send_message(messages.refused(reason))
         if self._transport is not None:
             self._transport.close()
+
+    def _expect_no_greeting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _give_up(self, reason: str) -> None:
         self._fault = reason
@@ -171,7 +177,7 @@ class Replica(asyncio.Protocol):
         if self._has_greeted:
             raise ProtocolError("it goes on before it was welcomed")
         self._has_greeted = True
-        self._timer.cancel()
+        self._expect_no_greeting()
         self._owner.greeted(self, messages.read_hello(body))
 
     # ------------------------------------------------------------------ what goes out

@@ -176,7 +176,7 @@ class Replicas:
         self._connections.discard(replica)
         said = replica.said
         if said is None:
-            if not replica.refused:
+            if replica.remote and not replica.refused:  # a TLS handshake that failed has its own line
                 log.warning("replica_refused", remote=replica.remote, broker_id=-1, reason=reason)
         elif self._replicas.get(said.broker_id) is replica:
             self._let_go(replica)
