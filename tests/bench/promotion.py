@@ -145,9 +145,10 @@ async def one_round(group: FailoverCluster, master: int, number: int, mebibytes:
     await group.start(master)
     started = time.monotonic() - begun
     await group.all_in_set(120)
+    cut = "a part of its log cut off" if "rejoining" in group.brokers[master].output else "nothing cut off"
     print(
         f"{number}: {mebibytes} MiB behind, in the set {time.monotonic() - begun:.2f} s after its start "
-        f"(boot {started:.2f} s), load {os.getloadavg()[0]:.1f}",
+        f"(first boot {started:.2f} s, {cut}), load {os.getloadavg()[0]:.1f}",
         flush=True,
     )
     return other
