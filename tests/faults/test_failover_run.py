@@ -119,13 +119,18 @@ async def switch(group: FailoverCluster, dice: random.Random, master: int) -> No
 
 async def lose_power(group: FailoverCluster, dice: random.Random, master: int) -> None:
     """The power of one broker, or of all, fails: what was not synced is lost, or torn."""
-    targets = [*group.numbers] if dice.random() < 0.3 else [one_of(group, dice, master)]
+    await without_power(group, dice, [*group.numbers] if dice.random() < 0.3 else [one_of(group, dice, master)])
+
+
+async def without_power(group: FailoverCluster, dice: random.Random, targets: list[int]) -> None:
+    """End these brokers and what their disks had not synced, and start them again."""
     for number in targets:
         disk = group.machines[number].disk
         assert disk is not None
         disk.tell("off", dice.randrange(1 << 30), dice.choice(("drop", "torn")))
     for number in targets:
-        group.kill(number)
+        if group.brokers[number].running:
+            group.kill(number)
     for number in targets:
         disk = group.machines[number].disk
         assert disk is not None
@@ -134,16 +139,14 @@ async def lose_power(group: FailoverCluster, dice: random.Random, master: int) -
 
 
 async def fail_disk(group: FailoverCluster, dice: random.Random, master: int) -> None:
-    """A write or an fsync of the log, or of a table, fails; the broker is killed and started again."""
+    """A write or an fsync of the log, or of a table, fails; then the power of that broker does."""
     number = one_of(group, dice, master)
     disk = group.machines[number].disk
     assert disk is not None
     part = dice.choice(("/commitlog/0", "/topics.json", "/epochFileCheckpoint", "/eruca.group"))
     disk.tell("fail", dice.choice(("write", "fsync")), dice.randrange(1, 20), part)
     await asyncio.sleep(dice.uniform(0.5, 3.0))
-    if group.brokers[number].running:
-        group.kill(number)
-    await group.start(number)
+    await without_power(group, dice, [number])  # which takes back a fault that has not come
 
 
 NEMESES: dict[str, tuple[Harm, int]] = {

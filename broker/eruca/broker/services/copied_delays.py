@@ -58,7 +58,7 @@ class CopiedDelays:
     def begin(self) -> None:
         """Recover what was delivered so far. Call it after the store was opened. Raises OSError.
 
-        What the log told is marked in memory, so that a promotion does not read it again: it writes its own mark when
+        What the log shows is marked in memory, so that a promotion does not read it again: it writes its own mark when
         the log is on the disk.
         """
         mark = self._mark.current

@@ -59,6 +59,7 @@ from eruca.broker.services.failover.candidacy import Verdict, is_named, rivals, 
 from eruca.broker.services.failover.copy_tries import CopyTries
 from eruca.broker.services.failover.kept import Kept
 from eruca.broker.services.failover.keys import Keys, Mastery, Present, Standing, View, encode
+from eruca.broker.services.failover.master_key import MasterKey
 from eruca.broker.services.failover.ports import Frame, Links, Office, Self, TableFrame
 from eruca.broker.services.failover.presence import RENEW_EVERY, Presence
 from eruca.broker.store import CopyRefused
@@ -163,10 +164,7 @@ class Driver:
         self._stands: Standing | None = None
         """What it says of an election."""
         self._stood_at = 0
-        self._mastery: tuple[int, int] | None = None
-        """The hold and the epoch of the key ``master``, if this broker has put it."""
-        self._gives_up: int | None = None
-        """The revision of this broker's key ``master`` of a former life, which another broker is to have."""
+        self._key = MasterKey(me, keys, coordinator)
         self._looking = False
         """Whether a look waits to be done."""
         self._promise: Promise | None = None
@@ -287,7 +285,7 @@ class Driver:
         if member.state is not State.MASTER or member.known is None:
             return False
         members = in_sync.counted(member.known.group, member.proposed)
-        held = self._mastery is not None and self._mastery == (self._presence.hold, member.epoch)
+        held = self._key.stands is not None and self._key.stands == (self._presence.hold, member.epoch)
         leased = self._presence.leased if held else None
         return sure(self._monotonic(), sure_until(members, member.broker_id, leased, self._links.answered()))
 
@@ -522,14 +520,11 @@ class Driver:
         view, known = self._view, self.member.known
         if view is None or known is None or self._tries.waiting:
             return
-        group = known.group
-        there: Mastery | Present | None = view.present.get(group.master_broker_id)
-        if view.master is not None and view.master.epoch == group.master_epoch:
-            there = view.master
+        there = view.master_of(known.group)
         if there is not None:
             self.followed = there.address
             self._office.follows(there.address)
-            self._links.join(there.ha_address, group.master_epoch)
+            self._links.join(there.ha_address, known.group.master_epoch)
 
     async def _leave(self) -> None:
         """Take no more of the former master's log, and know where this one ends."""
@@ -556,7 +551,7 @@ class Driver:
         if member.state not in (State.SEEKING, State.JOINING, State.FOLLOWING):
             return
         if view.master is not None and not member.has_tables and rivals(view, member):
-            self._gives_up = view.master_revision
+            self._key.unwanted = view.master_revision
             self._want()
             return
         now = self._monotonic()
@@ -635,8 +630,9 @@ class Driver:
         if self._proposal is not None:
             await self._propose(self._proposal)
         await self._state_presence()
-        if self._gives_up is not None:
-            await self._give_up(self._gives_up)
+        if self._key.unwanted is not None:
+            self._unread = True
+            await self._key.give_up()
         if self._lacks_mastery():
             await self._put_mastery()
         if self._unread:
@@ -664,7 +660,7 @@ class Driver:
             taken = view is not None and view.master is not None and self._is_mine(view.master)
             taken = taken or group == self._recreated
             seen[self._keys.master] = view.master_revision if view is not None and taken else ABSENT
-            puts.append(Put(self._keys.master, encode(self._mastery_of(group.master_epoch)), hold))
+            puts.append(self._key.of(group.master_epoch, hold))
         if proposal == self._refused:
             await asyncio.sleep(self._pace.again)
         self._proposal = None
@@ -680,7 +676,7 @@ class Driver:
             self.post(NotChanged())
             return
         if hold is not None and len(puts) > 1:
-            self._mastery = hold, group.master_epoch
+            self._key.stands = hold, group.master_epoch
         self.post(Changed(changed))
 
     async def _state_presence(self) -> None:
@@ -691,33 +687,16 @@ class Driver:
             await self._coordinator.change({}, [Put(self._keys.member(me.broker_id), encode(present), hold)])
             self._stated = hold, present
 
-    async def _give_up(self, revision: int) -> None:
-        """Let another broker stand, which has the tables that this one kept in memory when it ended."""
-        if await self._coordinator.change({self._keys.master: revision}, [], [self._keys.master]) is not None:
-            log.info("mastership_given_up", reason="this broker was started again, and others have the tables")
-        self._gives_up = None
-        self._unread = True
-
     def _lacks_mastery(self) -> bool:
         """Whether this master has to put its key again, on another hold, in its own epoch."""
         leads = self.member.state in (State.PROMOTING, State.MASTER)
         hold = self._presence.hold
-        return leads and hold is not None and self._mastery != (hold, self.member.epoch)
+        return leads and hold is not None and self._key.stands != (hold, self.member.epoch)
 
     async def _put_mastery(self) -> None:
         known, hold = self.member.known, self._presence.hold
-        if known is None or hold is None:
-            return
-        epoch = known.group.master_epoch
-        put = Put(self._keys.master, encode(self._mastery_of(epoch)), hold)
-        if await self._coordinator.change({self._keys.group: known.revision}, [put]) is None:
+        if known is not None and hold is not None and not await self._key.put(known, hold):
             self._unread = True
-        else:
-            self._mastery = hold, epoch
-
-    def _mastery_of(self, epoch: int) -> Mastery:
-        me = self._me
-        return Mastery(me.broker_id, me.store, epoch, me.address, me.ha_address)
 
     async def _read(self) -> None:
         view = self._keys.view(await self._coordinator.read_all(self._keys.prefix))

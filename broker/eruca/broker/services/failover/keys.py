@@ -59,6 +59,12 @@ class View(NamedTuple):
     """``ABSENT`` without the key."""
     present: Mapping[int, Present]
 
+    def master_of(self, group: groups.Group) -> Mastery | Present | None:
+        """Where the master of a group is, by its key, or as it is up; None when it is neither."""
+        if self.master is not None and self.master.epoch == group.master_epoch:
+            return self.master
+        return self.present.get(group.master_broker_id)
+
 
 class Keys:
     """The names of a group's keys. No cluster and no broker has a slash in its name."""
