@@ -630,9 +630,8 @@ class Driver:
         if self._proposal is not None:
             await self._propose(self._proposal)
         await self._state_presence()
-        if self._key.unwanted is not None:
+        if await self._key.give_up():
             self._unread = True
-            await self._key.give_up()
         if self._lacks_mastery():
             await self._put_mastery()
         if self._unread:

@@ -42,10 +42,14 @@ class MasterKey:
         self.stands = hold, epoch
         return True
 
-    async def give_up(self) -> None:
-        """Let another broker stand, which has the tables that this one kept in memory. Raises Unavailable, HoldEnded."""
-        if self.unwanted is not None:
-            keys = self._keys
-            if await self._coordinator.change({keys.master: self.unwanted}, [], [keys.master]) is not None:
-                log.info("mastership_given_up", reason="this broker was started again, and others have the tables")
-            self.unwanted = None
+    async def give_up(self) -> bool:
+        """Let another broker stand, which has the tables that this one kept in memory; whether that was to be done.
+
+        Raises Unavailable, HoldEnded.
+        """
+        if self.unwanted is None:
+            return False
+        if await self._coordinator.change({self._keys.master: self.unwanted}, [], [self._keys.master]) is not None:
+            log.info("mastership_given_up", reason="this broker was started again, and others have the tables")
+        self.unwanted = None
+        return True
