@@ -17,8 +17,8 @@ from eruca.broker.failover import in_sync
 from eruca.broker.failover.election import Candidate
 from eruca.broker.failover.epochs import Epoch
 from eruca.broker.failover.group import Group
-from eruca.broker.failover.in_sync import Replicas, Report
-from eruca.broker.failover.member import Known, Member, Read, Rules, State, Welcomed
+from eruca.broker.failover.in_sync import Report
+from eruca.broker.failover.member import Event, Known, Member, Read, Rules, State, Step, Welcomed
 from tests.support.programme import ENOUGH, LONG, WHY
 from tests.support.replica_worlds import (
     PRESENT,
@@ -171,9 +171,11 @@ class KeepsItsStore(Machines):
 class AnswersAtOnce(Rules):
     """A change of tables is answered before the others have it."""
 
-    def _confirmed(self, member: Member, known: Known, replicas: Replicas) -> tuple[int, int, int]:
-        confirmed, acknowledged, _ = super()._confirmed(member, known, replicas)
-        return confirmed, acknowledged, member.tables
+    def step(self, member: Member, event: Event) -> Step:
+        after, actions = super().step(member, event)
+        if after.state is State.MASTER:
+            after = after._replace(tables_confirmed=after.tables)
+        return Step(after, actions)
 
 
 class TakesInWithoutTables(Rules):
