@@ -179,3 +179,19 @@ async def test_a_group_that_nobody_knows_beside_one_that_is_there(lab: Lab) -> N
     await lab.member("shop", "Orders")
     done = await lab.mqadmin("lag", "shop", "nobody")
     assert (done.status, [row[:3] for row in done.rows[1:]]) == (5, [["nobody", "0", "?"], ["shop", "1", "0"]]), done
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("statsAll -t Order", "the nameserver knows no topic Order; did you mean Orders?"),
+        ("resetOffset -g shop -t Orders --to group:none", "see where it has one with mqadmin consumerProgress -g none"),
+        ("resetOffset -g shop -t Orders --to -1", "give first, last, a time or an offset"),
+        ("resetOffsetByTime -g shop -t Orders -s 0 -b 127.0.0.1:1 -q 0", "mqadmin clusterList shows the addresses"),
+    ],
+)
+async def test_the_sentence_says_what_to_do(lab: Lab, line: str, words: str) -> None:
+    await lab.topic("Orders")
+    await lab.done("updateSubGroup", "-c", "DefaultCluster", "-g", "shop")
+    done = await lab.mqadmin(*line.split())
+    assert done.status in (1, 4) and words in done.err, done

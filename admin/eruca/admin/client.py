@@ -381,7 +381,7 @@ class Admin:
         for broker in (await self.clusters()).broker_addr_table.values():
             if address in broker.broker_addrs.values():
                 return broker.broker_name
-        raise NotFound(f"the nameserver knows no broker at {address}")
+        raise NotFound(f"the nameserver knows no broker at {address}: mqadmin clusterList shows the addresses")
 
     async def runtime(self, address: str) -> dict[str, str]:
         """The runtime info of a broker."""

@@ -195,7 +195,7 @@ async def masters_in(admin: Admin, cluster: str | None) -> dict[str, str]:
     for broker in await admin.brokers_in(cluster):
         address = broker.master()
         if address is None:
-            raise AdminError(f"broker {broker.broker_name} has no master: what it shall have is not known")
+            raise AdminError(f"broker {broker.broker_name} has no master, which knows what it shall have: start that")
         masters[broker.broker_name] = address
     return masters
 

@@ -236,8 +236,8 @@ async def performed(
         if done.failures:
             reasons = "; ".join(f"{name}: {error}" for name, error in sorted(done.failures.items()))
             if not done.offsets:
-                raise AdminError(f"nothing is known to have moved: {reasons}")
-            raise Partial(f"only the queues above have moved: {reasons}")
+                raise AdminError(f"nothing is known to have moved: {reasons}; mend that, and reset again")
+            raise Partial(f"only the queues above have moved: {reasons}; mend that, and reset again")
         if within > 0:
             await confirmation.wait(done.offsets.keys(), within, say)
     if reset.plan.missing:

@@ -28,7 +28,10 @@ async def place(admin: Admin, topic: str, text: str) -> Target:
         other = await look(admin, text.removeprefix(GROUP_OF), topic)
         offsets = {seen.queue: seen.stored for seen in other.queues if seen.stored is not None}
         if not offsets:
-            raise NotFound(f"group {other.group} has no offset in {topic}")
+            raise NotFound(
+                f"group {other.group} has no offset in {topic}: see where it has one with mqadmin consumerProgress "
+                f"-g {other.group}"
+            )
         return Table(offsets, f"the offsets of group {other.group}")
     if re.fullmatch(r"[+-]\d{1,18}", text):
         return Shift(int(text))

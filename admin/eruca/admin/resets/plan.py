@@ -111,10 +111,14 @@ class Plan:
 def check_reach(survey: Survey, options: Options) -> None:
     """Raise AdminError if a broker is missing, unless the reset may do without."""
     if survey.missing and not options.partial:
-        names = "; ".join(f"{name}: {reason}" for name, reason in sorted(survey.missing.items()))
         raise AdminError(
-            f"nothing was moved, since not every broker of {survey.topic} can do it ({names}); --partial does without"
+            f"nothing was moved, since not every broker of {survey.topic} can do it ({_reasons(survey.missing)}); "
+            "--partial does without"
         )
+
+
+def _reasons(missing: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {reason}" for name, reason in sorted(missing.items()))
 
 
 def check(survey: Survey, options: Options) -> None:
@@ -122,7 +126,7 @@ def check(survey: Survey, options: Options) -> None:
     group, topic = survey.group, survey.topic
     check_reach(survey, options)
     if not survey.brokers:
-        raise AdminError(f"no broker of {topic} can do it, so nothing was moved")
+        raise AdminError(f"no broker of {topic} can do it, so nothing was moved ({_reasons(survey.missing)})")
     if not (_is_known(survey) or options.new_group):
         hint = nearest(group, sorted({name for each in survey.brokers for name in each.groups}))
         raise NotFound(

@@ -102,7 +102,10 @@ class Shift:
     async def offset(self, admin: Admin, address: str, seen: QueueSeen) -> int:
         """Raises AdminError if the group has no offset there."""
         if seen.stored is None:
-            raise AdminError(f"the group has no offset in {shown(seen.queue)}, so nothing can be counted from it")
+            raise AdminError(
+                f"the group has no offset in {shown(seen.queue)}, so nothing can be counted from it: give first, last, "
+                "a time or an offset"
+            )
         return min(max(seen.stored + self.by, seen.first), seen.end)
 
 

@@ -23,6 +23,7 @@ from eruca.admin.lookups import (
     stats_at,
 )
 from eruca.admin.results.answer import NONE, WIDE, Moment, Result, Table, errors_of
+from eruca.admin.text import nearest
 from eruca.protocol.bodies import ConsumerRunningInfo, ConsumeStats, TopicRouteData
 from eruca.protocol.codes import version_name
 from eruca.protocol.names import RETRY_PREFIX, is_dead_letter_topic, is_retry_topic
@@ -232,13 +233,10 @@ async def traffic(admin: Admin, topic: str = "", *, active: bool = False) -> Tra
 
     With ``active``, only what had messages today. Raises NotFound for a topic that the nameserver does not know.
     """
-    wanted = [
-        each
-        for each in await admin.all_topics()
-        if not (is_retry_topic(each) or is_dead_letter_topic(each)) and topic in ("", each)
-    ]
+    known = [each for each in await admin.all_topics() if not (is_retry_topic(each) or is_dead_letter_topic(each))]
+    wanted = [each for each in known if topic in ("", each)]
     if topic and not wanted:
-        raise NotFound(f"the nameserver knows no topic {topic}")
+        raise NotFound(f"the nameserver knows no topic {topic}{nearest(topic, known)}")
     asked = await ask_each({each: _traffic_of(admin, each, active) for each in wanted})
     silent: dict[str, AdminError] = {}
     items: list[Traffic] = []
