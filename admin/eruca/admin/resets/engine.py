@@ -154,7 +154,7 @@ async def prepare(admin: Admin, group: str, topic: str, target: Target, options:
 
 
 async def _settle(reset: Reset, say: Callable[[str], None]) -> None:
-    """Wait while every broker has just restarted, look and decide anew, and say what that means."""
+    """Wait while every broker has just restarted, look and decide again, and say what that means."""
     while reset.plan.settles_in:
         await asyncio.sleep(max(0.0, reset.settled_at - asyncio.get_running_loop().time()))
         survey = reset.survey

@@ -98,7 +98,7 @@ class Plan:
     online: bool
     """Whether members consume the topic: then they move, else stored offsets do."""
     settles_in: float = 0.0
-    """Seconds until a broker knows all members again, where every one has just restarted: then decide anew."""
+    """Seconds until a broker knows all members again, where every one has just restarted: then decide again."""
     remarks: Sequence[str] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
 
