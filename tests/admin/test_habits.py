@@ -209,17 +209,17 @@ class Terminal(io.StringIO):
 
 
 async def test_colours_only_where_they_are_wanted(lab: Lab, tmp_path: Path) -> None:
-    await lab.topic("T")
+    await lab.topic("%RETRY%g")
 
     async def shown(*line: str, out: io.StringIO, **environment: str) -> str:
         variables = {"NAMESRV_ADDR": lab.nameserver, "HOME": str(tmp_path), **environment}
-        assert await run(["topicStatus", "-t", "T", "-o", "table", *line], variables, out, io.StringIO()) == 0
+        assert await run(["lag", "g", "-o", "table", *line], variables, out, io.StringIO()) == 0
         return out.getvalue()
 
     plain = await shown(out=io.StringIO())
     assert "\x1b" not in plain
     coloured = await shown(out=Terminal())
-    assert coloured.startswith("\x1b[1mBROKER") and "\x1b[33m?\x1b[0m" in coloured
+    assert coloured.startswith("\x1b[1mGROUP") and "\x1b[33m?\x1b[0m" in coloured
     assert await shown(out=Terminal(), NO_COLOR="1") == plain
     assert await shown("--color", "never", out=Terminal()) == plain
     assert await shown("--color", "always", out=io.StringIO(), NO_COLOR="1") == coloured

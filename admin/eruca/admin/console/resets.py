@@ -31,12 +31,8 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.names import retry_topic
 from eruca.protocol.queues import MessageQueue
 
-_FORM = form(
-    "resetOffset",
-    *("topic", "all-topics", "to", "queue", "force"),
-    *(each.name for each in SWITCHES),
-    *("with-retries", "wait"),
-)
+_SWITCHES = tuple(each.name for each in SWITCHES)
+_FORM = form("resetOffset", "topic", "all-topics", "to", "queue", "force", *_SWITCHES, "with-retries", "wait")
 LOOK = 15
 """Seconds to look whether the members moved, where the form says nothing."""
 LAST = 5.0
