@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from tests.broker.services.replication.pairs import (
 from tests.support.desk import Desk
 from tests.support.names import Names
 from tests.support.pages import page
+from tests.support.peers import Peer
 from tests.support.sends import message
 
 SEND, LOCK, COMMIT, CREATE_TOPIC = 310, 41, 15, 17
@@ -147,6 +149,14 @@ def joined(said: Sequence[Mapping[str, Any]]) -> int:
     return len([line for line in said if line["event"] == "failover_state" and line["state"] == "following"])
 
 
+def listens(desk: Desk) -> bool:
+    """Whether somebody can connect to a broker that may be starting yet."""
+    if not hasattr(desk, "app") or "port" not in desk.app.ports:
+        return False
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", desk.app.ports["port"])) == 0
+
+
 async def test_a_broker_that_was_started_shows_nothing_before_it_knows_what_the_group_has(group: Group) -> None:
     """The end of its log may be cut off: what was never confirmed vanishes then."""
     one, two = await group.start(1), await group.start(2)
@@ -157,7 +167,16 @@ async def test_a_broker_that_was_started_shows_nothing_before_it_knows_what_the_
     assert place is not None
     group.etcd.away = True
     await group.stop(2)
-    two = await group.start(2)
+    silent = await asyncio.start_server(lambda reader, _: reader.read(), "127.0.0.1", 0)  # the start waits for it
+    nameserver = "{}:{}".format(*silent.sockets[0].getsockname())
+    starting = asyncio.create_task(group.start(2, namesrv_addr=nameserver))
+    await until(lambda: 2 in group.desks and listens(group.desks[2]))
+    two = group.desks[2]
+    early = await Peer().connect(two.app.address)
+    assert (await early.ask(11, PULL)).code == 14 and not starting.done()
+    await early.close()
+    await starting
+    silent.close()
     reads: list[tuple[int, dict[str, Any]]] = [(11, PULL), (33, {"offset": place[0]}), (12, BY_KEY)]
     for code, fields in reads:
         refused = await two.ask(code, fields)

@@ -254,6 +254,8 @@ class BrokerApp:
         await asyncio.to_thread(broker.store.finish_cut)
         broker.load()
         await self._opened()
+        if broker.confirmation is not None:
+            broker.confirmation.begin()
         broker.store.start()
         await self._duties.begin(ports.ha)
         broker.loop_monitor.start()

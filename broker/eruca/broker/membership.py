@@ -90,8 +90,6 @@ class Membership:
         broker = self._broker
         broker.store.on_written = self._written
         broker.registration.is_sure = lambda: self.driver.sure
-        if broker.confirmation is not None:
-            broker.confirmation.begin()
         broker.ha_access.start()
         self._listener = Listener(self._admit, broker.tls.ha_port)
         self._listener.listen_on(ha)
