@@ -196,9 +196,13 @@ class Run:
         """Some messages, what happens, and the group together again."""
         await self._load.more(calm)
         self._load.begin_round()
-        await harm(self._group, self._dice, await self._group.master())
-        await self._group.all_in_set(60)
-        await self._load.more(50)
+        try:
+            await harm(self._group, self._dice, await self._group.master())
+            await self._group.all_in_set(60)
+            await self._load.more(50)
+        except TimeoutError:
+            said = [f"{number}: {broker.output[-2000:]}" for number, broker in self._group.brokers.items()]
+            raise AssertionError("\n".join([f"no group after {name}: {await self._group.view()}", *said])) from None
         self.pauses.setdefault(name, []).append(self._load.pause)
 
     def tell(self) -> None:
