@@ -31,10 +31,10 @@ from eruca.broker.failover.member import (
     TablesChanged,
     Welcomed,
 )
-from eruca.broker.services.failover.driver import Driver, Pace
+from eruca.broker.services.failover.driver import Driver
 from eruca.broker.services.failover.keys import Keys
 from eruca.broker.services.failover.links import TcpLinks
-from eruca.broker.services.failover.ports import Frame, Links, Self, TableFrame
+from eruca.broker.services.failover.ports import Frame, Links, Pace, Self, TableFrame
 from eruca.broker.services.failover.replicas import Pace as Batches
 from eruca.broker.services.failover.tables import Pending, Tables
 from eruca.broker.state.locks import Locks

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.coordination.etcd import Etcd
-from eruca.broker.services.failover.driver import Pace
+from eruca.broker.services.failover.ports import Pace
 from tests.support.etcd import EtcdCluster, cluster, needs_etcd
 from tests.support.failover_groups import Machine, MemoryGroup
 

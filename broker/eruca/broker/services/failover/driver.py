@@ -1,12 +1,11 @@
 """One broker in its group: carries out the rules of ``failover.member``, by etcd, its office and its links.
 
 Owns the order: one event after the other, and the actions of each before the next event; what needs no waiting is done
-where an event is posted, if no other one waits. Calls to etcd go one after the other as well, but beside the events, so
-that a broker goes on while etcd is away. What became of a call comes as an event; an outcome that is unknown is none,
-and etcd is read until it is known. Must not know what an event means: the rules do. Invariants: a broker's keys are on
-its own hold; nobody stands while the key ``master`` of another is there, nor while that master is heard; bytes of a
-master are appended only by a follower of its epoch, and after the epoch is noted on the disk; from a master whose log
-cannot be taken in, more is asked for only after a back-off.
+where an event is posted, if no other one waits. Calls to etcd go beside the events (``etcd_calls``), so that a broker
+goes on while etcd is away. Must not know what an event means: the rules do. Invariants: nobody stands while the key
+``master`` of another is there, nor while that master is heard; bytes of a master are appended only by a follower of its
+epoch, and after the epoch is noted on the disk; from a master whose log cannot be taken in, more is asked for only
+after a back-off.
 """
 
 from __future__ import annotations
@@ -18,11 +17,10 @@ from typing import NamedTuple
 
 import structlog
 
-from eruca.broker.coordination.port import ABSENT, Coordinator, HoldEnded, OutcomeUnknown, Put, Unavailable
+from eruca.broker.coordination.port import ABSENT, Coordinator
 from eruca.broker.failover import epochs as lists
-from eruca.broker.failover import group as groups
 from eruca.broker.failover import in_sync
-from eruca.broker.failover.group import Group, GroupUnreadable
+from eruca.broker.failover.group import Group
 from eruca.broker.failover.member import (
     Accept,
     Action,
@@ -36,7 +34,6 @@ from eruca.broker.failover.member import (
     Join,
     MasterSilent,
     Member,
-    NotChanged,
     Note,
     Noted,
     Promise,
@@ -53,20 +50,18 @@ from eruca.broker.failover.member import (
     Tell,
     Welcome,
 )
-from eruca.broker.failover.sureness import HEARD_FOR, sure, sure_until
+from eruca.broker.failover.sureness import sure, sure_until
 from eruca.broker.services.failover import journal
 from eruca.broker.services.failover.candidacy import Verdict, is_named, rivals, verdict
 from eruca.broker.services.failover.copy_tries import CopyTries
+from eruca.broker.services.failover.etcd_calls import EtcdCalls
 from eruca.broker.services.failover.kept import Kept
-from eruca.broker.services.failover.keys import Keys, Mastery, Present, Standing, View, encode
-from eruca.broker.services.failover.master_key import MasterKey
-from eruca.broker.services.failover.ports import Frame, Links, Office, Self, TableFrame
-from eruca.broker.services.failover.presence import RENEW_EVERY, Presence
+from eruca.broker.services.failover.keys import Keys, Standing, View
+from eruca.broker.services.failover.ports import Frame, Links, Office, Pace, Self, TableFrame
 from eruca.broker.store import CopyRefused
 from eruca.broker.store.cut import CutRefused
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.clock import boottime_ms
-from eruca.remoting.log_repeats import Repeats
 from eruca.remoting.tasks import Tasks, end
 
 log = structlog.get_logger("eruca.broker.failover")
@@ -78,20 +73,6 @@ _PROMPT = (Reported, Copied, Stored)
 """Events of each message: what follows from them mostly needs no waiting."""
 _SIMPLE = (Tell, Propose)
 """Actions that need no waiting."""
-
-
-class Pace(NamedTuple):
-    """Seconds between two things."""
-
-    renew: float = RENEW_EVERY
-    again: float = 0.2
-    """Until etcd is asked again that did not answer, or has refused the same."""
-    doubt: float = 1.0
-    """Between two reads while it is not known what became of a change; between two tries to write to a disk."""
-    look: float = 0.1
-    """Between two looks whether the master is silent."""
-    silence: float = HEARD_FOR / 1000
-    """For how long a master must not have been heard before somebody stands."""
 
 
 class _Look(NamedTuple):
@@ -141,8 +122,6 @@ class Driver:
         self._rules = rules
         self._monotonic = monotonic
         self._pace = pace or Pace()
-        self._presence = Presence(coordinator, monotonic, self._pace.renew)
-        self._presence.on_hold = self._want
         self._events: asyncio.Queue[Event | Frame | TableFrame | _Look | _Redo | _NotCopied | _Failed] = asyncio.Queue()
         self._rests = False
         """Whether the next event may be done at once: this broker takes part, and no other event waits, or is under
@@ -153,32 +132,19 @@ class Driver:
         """How many of the events that wait are frames."""
         self._full: asyncio.Future[None] | None = None
         """Ends when there is room for the next frame."""
-        self._view: View | None = None
-        self._wanted = asyncio.Event()
-        self._unread = True
-        """Whether etcd is to be read."""
-        self._proposal: Propose | None = None
-        self._refused: Propose | None = None
-        self._stated: tuple[int, Present] | None = None
-        """On which hold this broker's key stands, and what it says."""
-        self._stands: Standing | None = None
-        """What it says of an election."""
         self._stood_at = 0
-        self._key = MasterKey(me, keys, coordinator)
         self._looking = False
         """Whether a look waits to be done."""
         self._promise: Promise | None = None
         """What was shown last."""
         self.kept = Kept(office)
-        self._recreated: Group | None = None
-        """The group that an operator has this broker write, whoever holds the key ``master``."""
+        self._etcd = EtcdCalls(me, keys, coordinator, self, self.kept, monotonic, self._pace)
         self.followed: str | None = None
         """The address of the master that was looked for last."""
         self.switches = 0
         """How often this broker has seen the mastership go to another broker."""
         self._tries = CopyTries(monotonic)
         self._running: list[asyncio.Task[None]] = []
-        self._repeats = Repeats()
         self._moved = asyncio.Event()
         """Set after each event, and each read of etcd."""
 
@@ -192,9 +158,9 @@ class Driver:
         self._rests = self._events.empty()
         self._running = [
             start("failover", self._run()),
-            start("failover at etcd", self._ask()),
-            start("failover's hold", self._presence.run()),
-            start("failover's watch", self._watch()),
+            start("failover at etcd", self._etcd.run()),
+            start("failover's hold", self._etcd.presence.run()),
+            start("failover's watch", self._etcd.watch()),
             start("failover's looks", self._look_again()),
         ]
 
@@ -205,7 +171,7 @@ class Driver:
         self._running = []
         self._links.leave()
         self._links.dismiss()
-        await self._presence.release()
+        await self._etcd.presence.release()
 
     def post(self, event: Event) -> None:
         """Something happened. What follows is done before this returns, if it needs no waiting and nothing waits."""
@@ -244,14 +210,14 @@ class Driver:
 
     def recreate(self, group: Group) -> None:
         """Write this group, which etcd has forgotten, over what etcd has now; an operator wants it."""
-        self._recreated = group
-        known = self._view.known if self._view is not None else None
+        self._etcd.recreated = group
+        known = self.view.known if self.view is not None else None
         self.post(Recreate(group, known.revision if known is not None else ABSENT))
 
     @property
     def view(self) -> View | None:
         """The keys as they were read last."""
-        return self._view
+        return self._etcd.view
 
     def heard_at(self) -> int | None:
         """When something came from the master last, in ms of CLOCK_BOOTTIME; None if nothing did."""
@@ -272,7 +238,7 @@ class Driver:
 
     def etcd_silent(self) -> int:
         """For how many ms etcd has not answered."""
-        return self._monotonic() - self._presence.answered
+        return self._monotonic() - self._etcd.presence.answered
 
     def look(self) -> None:
         """To be called when this broker has changed without an event: who waits by ``until`` asks again."""
@@ -285,9 +251,8 @@ class Driver:
         if member.state is not State.MASTER or member.known is None:
             return False
         members = in_sync.counted(member.known.group, member.proposed)
-        held = self._key.stands is not None and self._key.stands == (self._presence.hold, member.epoch)
-        leased = self._presence.leased if held else None
-        return sure(self._monotonic(), sure_until(members, member.broker_id, leased, self._links.answered()))
+        until = sure_until(members, member.broker_id, self._etcd.leased, self._links.answered())
+        return sure(self._monotonic(), until)
 
     # ------------------------------------------------------------------ events
 
@@ -344,8 +309,7 @@ class Driver:
         for action in step.actions:
             await self._do(action)
         self._show(step.member)
-        if not self._wanted.is_set() and (self._proposal is not None or self._lacks_mastery()):
-            self._want()
+        self._etcd.want_mastery()
         if isinstance(event, Read) and step.member.state is State.JOINING:
             self._connect()
 
@@ -363,8 +327,6 @@ class Driver:
             for action in actions:
                 self._do_at_once(action)
             self._show(after)
-            if self._proposal is not None:
-                self._want()
         except Exception as error:  # the task ends with it, and so does this broker, whoever has posted the event
             self._put(_Failed(error))
         self._rests = self._events.empty()
@@ -396,14 +358,14 @@ class Driver:
         if isinstance(action, Tell):
             self._links.tell(action.report)
         elif isinstance(action, Propose):
-            self._proposal = action
+            self._etcd.propose(action)
 
     async def _do(self, action: Action) -> None:
         match action:
             case Tell() | Propose():
                 self._do_at_once(action)
             case Seek():
-                self._seek()
+                self._etcd.seek()
             case Note():
                 await self._note(action)
             case CutTo(end):
@@ -517,7 +479,7 @@ class Driver:
 
     def _connect(self) -> None:
         """Look for the master where etcd says that it is."""
-        view, known = self._view, self.member.known
+        view, known = self.view, self.member.known
         if view is None or known is None or self._tries.waiting:
             return
         there = view.master_of(known.group)
@@ -542,17 +504,16 @@ class Driver:
 
     async def _consider(self) -> None:
         """Stand if the master is gone, and it is this broker's turn."""
-        view, member = self._view, self.member
-        if view is None or view.known is None or view.known != member.known or self._presence.hold is None:
+        view, member = self.view, self.member
+        if view is None or view.known is None or view.known != member.known or self._etcd.presence.hold is None:
             return
-        if view.master is not None and not self._is_mine(view.master):
-            self._stands = None
+        if view.master is not None and not self._etcd.is_mine(view.master):
+            self._etcd.stands = None
             return
         if member.state not in (State.SEEKING, State.JOINING, State.FOLLOWING):
             return
         if view.master is not None and not member.has_tables and rivals(view, member):
-            self._key.unwanted = view.master_revision
-            self._want()
+            self._etcd.give_up(view.master_revision)
             return
         now = self._monotonic()
         heard = self._links.master_heard()
@@ -561,163 +522,17 @@ class Driver:
             return
         if not self._rules.may_stand(member, view.known):
             return
-        said = Verdict.STAND if named else verdict(view, member, self._stands, now - self._stood_at, mine=self._me)
+        said = Verdict.STAND if named else verdict(view, member, self._etcd.stands, now - self._stood_at, mine=self._me)
         match said:
             case Verdict.STAND:
-                self._stands = None
+                self._etcd.stands = None
                 await self._leave()
                 await self._step(MasterSilent())
             case Verdict.SAY:
-                self._stands = Standing(
+                self._etcd.stands = Standing(
                     view.known.revision, member.epoch, member.end, self._me.priority, member.has_tables
                 )
                 self._stood_at = now
-                self._want()
+                self._etcd.want()
             case Verdict.WAIT:
                 pass
-
-    def _is_mine(self, master: Mastery) -> bool:
-        """Whether the key is this broker's of a former life."""
-        return (master.broker_id, master.store) == (self._me.broker_id, self._me.store)
-
-    # ------------------------------------------------------------------ etcd
-
-    def _want(self) -> None:
-        self._wanted.set()
-
-    def _seek(self) -> None:
-        self._unread = True
-        self._want()
-
-    async def _watch(self) -> None:
-        async for _ in self._coordinator.watch(self._keys.prefix):
-            self._seek()
-
-    async def _ask(self) -> None:
-        """Ask etcd for what is wanted, one call after the other."""
-        while True:
-            await self._wait()
-            self._wanted.clear()
-            try:
-                await self._ask_once()
-            except HoldEnded:
-                self._presence.ended()
-            except OutcomeUnknown as fault:
-                self._troubled(fault)
-                self._seek()
-            except (Unavailable, GroupUnreadable) as fault:
-                self._troubled(fault)
-                await asyncio.sleep(self._pace.again)
-                self._want()
-            else:
-                if (over := self._repeats.over("etcd")) is not None:
-                    log.info("etcd_answers", **over)
-
-    async def _wait(self) -> None:
-        """Wait until something is wanted; a change of unknown outcome is looked after."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._pace.doubt):
-                await self._wanted.wait()
-        if self.member.proposed is not None and self._proposal is None:
-            self._unread = True
-
-    def _troubled(self, fault: Exception) -> None:
-        again = self._repeats.failed("etcd")
-        if again is not None:
-            log.warning("etcd_silent", fault=str(fault), **again)
-
-    async def _ask_once(self) -> None:
-        if self._proposal is not None:
-            await self._propose(self._proposal)
-        await self._state_presence()
-        if await self._key.give_up():
-            self._unread = True
-        if self._lacks_mastery():
-            await self._put_mastery()
-        if self._unread:
-            self._unread = False
-            try:
-                await self._read()
-            except BaseException:
-                self._unread = True
-                raise
-
-    async def _propose(self, proposal: Propose) -> None:
-        """Ask for a change of the group, unless the key has moved on meanwhile."""
-        group, revision = proposal
-        if self.member.proposed != group:
-            self._proposal = None
-            return
-        seen, puts = {self._keys.group: revision}, [Put(self._keys.group, groups.encode(group))]
-        hold, deletes = self._presence.hold, []
-        if group.master_broker_id != self._me.broker_id:
-            deletes.append(self._keys.master)  # it is handed over: nobody need wait until it passes
-        elif self.member.state is State.CANDIDATE:
-            if hold is None:
-                return  # comes again with the hold
-            view = self._view
-            taken = view is not None and view.master is not None and self._is_mine(view.master)
-            taken = taken or group == self._recreated
-            seen[self._keys.master] = view.master_revision if view is not None and taken else ABSENT
-            puts.append(self._key.of(group.master_epoch, hold))
-        if proposal == self._refused:
-            await asyncio.sleep(self._pace.again)
-        self._proposal = None
-        try:
-            changed = await self._coordinator.change(seen, puts, deletes)
-        except OutcomeUnknown:
-            raise
-        except (HoldEnded, Unavailable):
-            self._proposal = proposal
-            raise
-        if changed is None:
-            self._refused = proposal
-            self.post(NotChanged())
-            return
-        if hold is not None and len(puts) > 1:
-            self._key.stands = hold, group.master_epoch
-        self.post(Changed(changed))
-
-    async def _state_presence(self) -> None:
-        """Put this broker's own key where it lacks, or says something else."""
-        hold, me = self._presence.hold, self._me
-        present = Present(me.store, me.address, me.ha_address, self._stands)
-        if hold is not None and self._stated != (hold, present):
-            await self._coordinator.change({}, [Put(self._keys.member(me.broker_id), encode(present), hold)])
-            self._stated = hold, present
-
-    def _lacks_mastery(self) -> bool:
-        """Whether this master has to put its key again, on another hold, in its own epoch."""
-        leads = self.member.state in (State.PROMOTING, State.MASTER)
-        hold = self._presence.hold
-        return leads and hold is not None and self._key.stands != (hold, self.member.epoch)
-
-    async def _put_mastery(self) -> None:
-        known, hold = self.member.known, self._presence.hold
-        if known is not None and hold is not None and not await self._key.put(known, hold):
-            self._unread = True
-
-    async def _read(self) -> None:
-        view = self._keys.view(await self._coordinator.read_all(self._keys.prefix))
-        self._view = view
-        if view.known is not None:
-            self.post(Read(view.known.group, view.known.revision))
-        else:
-            await self._without_group()
-
-    async def _without_group(self) -> None:
-        """Found the group, if this broker is to: never over a log that has been in one."""
-        why = self.kept.why_forgotten(None, self.member.epoch)
-        if why is not None:
-            self.post(Forgotten(why, ABSENT))
-        elif self._me.founds:
-            group = groups.found(self._me.broker_id, self._me.store)
-            if await self._coordinator.change(
-                {self._keys.group: ABSENT}, [Put(self._keys.group, groups.encode(group))]
-            ):
-                log.info("group_founded", group=self._keys.prefix, master=self._me.broker_id)
-            self._seek()
-        elif self._repeats.failed("group") == {}:
-            log.warning(
-                "group_missing", group=self._keys.prefix, remedy="start the broker that is configured as master"
-            )

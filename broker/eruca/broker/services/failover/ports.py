@@ -14,6 +14,8 @@ from eruca.broker.failover.epochs import Epoch, Epochs
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import Event, Member, Promise, Welcomed
+from eruca.broker.failover.sureness import HEARD_FOR
+from eruca.broker.services.failover.presence import RENEW_EVERY
 
 
 class Self(NamedTuple):
@@ -27,6 +29,20 @@ class Self(NamedTuple):
     """``brokerElectionPriority``."""
     founds: bool
     """Whether it is configured as the master: it founds a group that is not there."""
+
+
+class Pace(NamedTuple):
+    """Seconds between two things that a broker of a group does."""
+
+    renew: float = RENEW_EVERY
+    again: float = 0.2
+    """Until etcd is asked again that did not answer, or has refused the same."""
+    doubt: float = 1.0
+    """Between two reads while it is not known what became of a change; between two tries to write to a disk."""
+    look: float = 0.1
+    """Between two looks whether the master is silent."""
+    silence: float = HEARD_FOR / 1000
+    """For how long a master must not have been heard before somebody stands."""
 
 
 class Frame(NamedTuple):
