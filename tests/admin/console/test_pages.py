@@ -51,7 +51,7 @@ async def test_a_master_that_the_nameservers_forget_leaves_every_lag_a_part(lab:
     await desk.looked()
     await lab.peers[-1].close()
     watch = desk.console.watch
-    await watch.until(lambda: bool(watch.gone()), within=10)
+    await watch.until(lambda: bool(watch.gone()), within=30)
     await desk.looked()
     gone = f"broker-b {lab.broker} it is gone, the nameservers do not know it any more: its queues are missing"
     pages = {
@@ -104,7 +104,6 @@ async def test_a_broker_that_is_away_is_shown_and_nothing_of_it_is_0(lab: Lab, d
     topics = [TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1) for name in ("T", "%RETRY%g")]
     await lab.register("broker-b", "127.0.0.1:1", *topics)
     await desk.looked()
-    await desk.looked()
     text = await desk.text("/")
     assert "Brokers up 1 of 2" in text
     assert "Messages in ?/s Messages out ?/s Total lag ≥ 2 ?" in text
@@ -151,7 +150,6 @@ async def test_no_name_turns_the_direction_of_writing(lab: Lab, desk: Desk) -> N
     await lab.topic("T")
     await lab.register("broker-b", lab.broker, TopicConfig(topic_name=f"%RETRY%{name}"))
     await lab.member("g", "T", client_id=name)
-    await desk.looked()
     await desk.looked()
     pages = ("/groups", "/groups/g", f"/brokers/{lab.broker}", f"/groups/{name}/reset")
     for page in pages:
@@ -279,7 +277,6 @@ async def test_lists_of_a_large_cluster_take_little_time(lab: Lab, desk: Desk) -
     async with Admin([lab.nameserver]) as admin:
         topics = [TopicConfig(topic_name=f"Topic{number:04}") for number in range(1000)]
         (await ask_each({each.topic_name: create_topic(admin, lab.broker, each) for each in topics})).strict()
-    await desk.looked()
     await desk.looked()
     await desk.console.watch.stop()  # its work is in this process, too
     for path, least in (("/topics", 1000), ("/groups", 500), ("/", 5)):
