@@ -11,8 +11,7 @@ from tests.house.tree import parsed, product_modules
 
 WATCHED = "eruca.remoting.tasks.Tasks.start"
 SHORT = {
-    "eruca.broker.services.failover.replicas.Replicas._connected": "the connection of a replica, with which it ends",
-    "eruca.broker.services.failover.replicas.Replicas._serve": "what a replica is sent; its end ends the connection",
+    "eruca.broker.services.failover.replicas.Replicas.greeted": "compares the end of a replica's log, then lets it in",
     "eruca.remoting.http._Exchange._answer": "a page that is made: it ends with its connection, also after an error",
     "eruca.remoting.listener.Listener._take": "an accepted connection, until its protocol has it",
     "eruca.remoting.listener.Listener._watch": "accepts where no loop watches sockets; after an error it starts again",

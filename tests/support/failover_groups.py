@@ -67,11 +67,17 @@ class MemoryOffice(Generic[C]):
         """The epoch in which it leads."""
         self.barred: str | None = None
         self.confirmed = self.tables = 0
+        self.writes = asyncio.Event()
+        """Whether its disk goes on."""
+        self.writes.set()
+        self.fault: Exception | None = None
+        """What ``show`` raises."""
 
     def epochs(self) -> Epochs:
         return self._machine.disk.epochs
 
     async def note(self, epochs: Epochs) -> None:
+        await self.writes.wait()
         self._machine.disk.epochs = epochs
 
     def kept(self) -> Group | None:
@@ -108,6 +114,8 @@ class MemoryOffice(Generic[C]):
         pass
 
     def show(self, promise: Promise) -> None:
+        if self.fault is not None:
+            raise self.fault
         self.confirmed = confirmed = promise.confirmed
         self._machine.tables.show(promise.tables)
         self._machine.group.promised(bytes(self._machine.disk.log[:confirmed]), leads=self.leads is not None)

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from eruca.broker.failover.epochs import Epoch, Epochs
+from eruca.broker.failover.epochs import Epoch
 from eruca.broker.failover.in_sync import Report
-from eruca.broker.failover.member import Promise, Reported
+from eruca.broker.failover.member import Reported
 from eruca.broker.services.failover.driver import ROOM
 from eruca.broker.services.failover.ports import Frame
 from tests.support.coordination import FakeClient, FakeCoordinator
@@ -72,39 +72,29 @@ async def test_a_part_of_the_log_is_there_when_it_was_taken(group: MemoryGroup[F
 
 
 async def test_parts_behind_one_that_waits_for_the_disk_keep_their_order_and_take_room(
-    group: MemoryGroup[FakeClient], monkeypatch: pytest.MonkeyPatch
+    group: MemoryGroup[FakeClient],
 ) -> None:
     _, replica = await pair(group)
-    noted = asyncio.Event()
-    note = replica.office.note
-
-    async def slow(epochs: Epochs) -> None:
-        await noted.wait()
-        await note(epochs)
-
-    monkeypatch.setattr(replica.office, "note", slow)
+    replica.office.writes.clear()
     end, newest = replica.driver.member.end, replica.driver.member.epochs[-1]
     other = Epoch(newest.epoch + 1, end)
     assert replica.driver.take(part(replica, b"\0", at=end, epoch=other)) is None
     room = [replica.driver.take(part(replica, bytes([n]), at=end + n, epoch=other)) for n in range(1, ROOM + 1)]
     assert len(replica.disk.log) == end
     assert room[0] is None and room[-1] is not None and not room[-1].done()
-    noted.set()
+    replica.office.writes.set()
     await room[-1]
     await until(lambda: len(replica.disk.log) == end + ROOM + 1)
     assert bytes(replica.disk.log[end:]) == bytes(range(ROOM + 1))
 
 
 async def test_an_error_that_nobody_expects_ends_the_driver_and_not_whoever_has_posted(
-    group: MemoryGroup[FakeClient], monkeypatch: pytest.MonkeyPatch
+    group: MemoryGroup[FakeClient],
 ) -> None:
     master, _ = await pair(group)
 
-    def fails(promise: Promise) -> None:
-        raise RuntimeError("planted")
-
     master.put(5)
-    monkeypatch.setattr(master.office, "show", fails)
+    master.office.fault = RuntimeError("planted")
     master.driver.post(report(master, len(master.disk.log)))
     await until(lambda: master.tasks.fault is not None)
     assert "planted" in str(master.tasks.fault)

@@ -65,7 +65,7 @@ class Replica(asyncio.Protocol):
         self.pending = Pending()
         """What it has to get of the tables, from when it was let in."""
         self.refused = False
-        """Whether it was told why it gets nothing."""
+        """Whether it was sent the reason why it gets nothing."""
         self.same = 0
         """Up to where its log, which has no epochs, is this one."""
         self.has_tables = 0
