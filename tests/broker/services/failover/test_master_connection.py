@@ -40,7 +40,7 @@ class Driver:
 
 
 class Transport(asyncio.Transport):
-    """Keeps what is written."""
+    """Keeps what is written; as uvloop's, it takes nothing after its end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,6 +49,8 @@ class Transport(asyncio.Transport):
         self.aborted = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self.aborted:
+            raise RuntimeError("unable to perform operation; the handler is closed")
         self.said.feed(bytes(data))
 
     def pause_reading(self) -> None:
@@ -137,3 +139,13 @@ async def test_the_loss_of_a_master_is_posted_once(driver: Driver, connection: M
     connection.connection_lost(None)
     assert driver.posted.count(MasterLost()) == 1
     assert "no message of a group" in await connection.ended
+
+
+async def test_nothing_is_said_to_a_master_that_has_hung_up(
+    driver: Driver, transport: Transport, connection: MasterConnection
+) -> None:
+    transport.abort()
+    connection.data_received(part(0, b"abc") + messages.beat(Beat(3, 5, 99)))
+    connection.tell(Report(2, "store-2", 3, 3))
+    assert len(driver.taken) == 2 and not transport.kinds()
+    connection.connection_lost(None)

@@ -183,7 +183,7 @@ class Replica(asyncio.Protocol):
     # ------------------------------------------------------------------ what goes out
 
     def send_message(self, data: bytes) -> None:
-        """Send a message that is no part of the log."""
+        """Send a message, unless the connection has ended: uvloop raises then."""
         if not self.is_closing:
             assert self._transport is not None
             self._transport.write(data)
@@ -243,9 +243,9 @@ class Replica(asyncio.Protocol):
 
     def send(self, at: int, data: memoryview | bytes) -> None:
         """Send a part of the log, which lies in the stretch that ``room`` has found."""
-        assert self._transport is not None and self._stretch is not None
+        assert self._stretch is not None
         if self.pending.number < self._tables.number:
             self._send_tables()
         member = self._driver.member
         head = messages.part_head(member.epoch, self._stretch.part, at, len(data), member.confirmed)
-        self._transport.write(b"".join((head, data)))
+        self.send_message(b"".join((head, data)))
