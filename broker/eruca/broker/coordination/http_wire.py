@@ -116,6 +116,8 @@ class Wire:
         fields = {"Host": f"{self._endpoint.host}:{self._endpoint.port}", "Content-Length": str(len(body)), **headers}
         request = h11.Request(method="POST", target=path, headers=list(fields.items()))
         events = (request, h11.Data(data=body), h11.EndOfMessage())
+        if self._writer.is_closing():  # uvloop raises no OSError then
+            raise WireBroken("the connection has ended", sent=False)
         try:
             self._writer.write(b"".join(self._state.send(event) or b"" for event in events))
             await self._writer.drain()
