@@ -102,7 +102,7 @@ class MasterConnection(asyncio.Protocol):
     # ------------------------------------------------------------------ what goes out
 
     def send(self, data: bytes) -> None:
-        """Send a message, unless the connection has ended: its end is told by ``ended``, and uvloop raises here."""
+        """Send a message, unless the connection has ended: ``ended`` says so, and uvloop raises here."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
