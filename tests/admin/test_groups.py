@@ -170,3 +170,19 @@ async def test_lag_and_traffic(lab: Lab) -> None:
     lonely = await lab.done("statsAll", "-t", "U")
     assert lonely.rows[1] == ["U", "0", "0.00", "0", "NO_CONSUMER"]
     assert len((await lab.done("statsAll", "-t", "U", "-a")).rows) == 1
+
+
+async def test_the_lag_at_a_broker_that_only_members_know_is_not_taken_for_none(lab: Lab) -> None:
+    """It has left the nameserver, and a member has a queue there still."""
+    await lab.topic("T")
+    await lab.send("T", *"abc")
+    await lab.commit("G", "T", 1)
+    held = {MessageQueue("T", name, 0): ProcessQueueInfo(commit_offset=1) for name in ("broker-a", "broker-b")}
+    info = ConsumerRunningInfo(properties={"PROP_CONSUME_TYPE": "CONSUME_PASSIVELY"}, mq_table=held)
+    await lab.member("G", "T", answering=lambda pushed: (0, info.encode()) if pushed.code == 307 else None)
+    for line in (("consumerProgress", "-g", "G"), ("lag", "G")):
+        shown = await lab.mqadmin(*line)
+        assert (shown.status, ">= 2 ?" in shown.out) == (5, True), shown
+        assert "broker-b: no nameserver knows it any more" in shown.err
+    check = await lab.mqadmin("check", "lag", "-g", "G")
+    assert check.status == 3 and ">= 2 ?" in check.out and "broker-b" in check.out

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from inspect import CORO_CREATED, getcoroutinestate
 from typing import Generic, TypeVar
@@ -321,6 +321,30 @@ async def progress(admin: Admin, group: str) -> Progress:
     if isinstance(found, AdminError):
         raise found
     return found
+
+
+async def progress_of_members(admin: Admin, group: str) -> Progress:
+    """As ``progress``, with the brokers among the errors that only the group's members know (203, and 307 of each)."""
+    found, infos = await asyncio.gather(progress(admin, group), _infos(admin, group))
+    return await with_gone_brokers(admin, found, infos)
+
+
+async def with_gone_brokers(admin: Admin, found: Progress, infos: Iterable[ConsumerRunningInfo]) -> Progress:
+    """Add an error for each broker in which members have queues, but of which no nameserver knows any more."""
+    held = {queue.broker_name for info in infos for queue in info.mq_table}
+    unseen = held - {queue.broker_name for queue in found.stats.offset_table} - found.errors.keys()
+    if not unseen:
+        return found
+    known = (await admin.clusters()).broker_addr_table
+    gone = {each: AdminError("no nameserver knows it any more") for each in unseen if each not in known}
+    return Progress(found.stats, found.errors | gone)
+
+
+async def _infos(admin: Admin, group: str) -> Iterable[ConsumerRunningInfo]:
+    try:
+        return (await running_infos(admin, group, await online_somewhere(admin, group))).answers.values()
+    except AdminError:
+        return ()  # no member is online, or nobody can say it
 
 
 async def progress_in(admin: Admin, group: str, topic: str, route: TopicRouteData) -> Progress:

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from eruca.admin.client import Admin
 from eruca.admin.errors import AdminError, BadValue, NotFound, PeerRefused, Status
-from eruca.admin.lookups import ask_each, members_of, progress
+from eruca.admin.lookups import ask_each, members_of, progress_of_members
 from eruca.admin.messages import writable_queues
 from eruca.admin.results.answer import NONE, Result
 from eruca.admin.results.brokers import STORE_REFUSAL, BrokerLoad, brokers
@@ -172,7 +172,7 @@ def _figure(
 async def _lag(admin: Admin, ask: Ask) -> Check:
     group, bounds = _group(ask), ask.bounds(1000, 10_000)
     try:
-        found = await progress(admin, group)
+        found = await progress_of_members(admin, group)
     except NotFound:
         text = f"group {group} has no offset: it has consumed nothing yet"
         return _check("lag", State.UNKNOWN, text, [_figure("lag", None, bounds)], group)

@@ -21,6 +21,7 @@ from eruca.admin.lookups import (
     progress_in,
     running_infos,
     stats_at,
+    with_gone_brokers,
 )
 from eruca.admin.results.answer import NONE, WIDE, Moment, Result, Table, errors_of
 from eruca.admin.text import nearest
@@ -94,12 +95,11 @@ async def group_progress(admin: Admin, group: str, *, members: bool = False) -> 
     found, (infos, silent) = await asyncio.gather(progress(admin, group), _infos(admin, group, members))
     owners = {queue: each.split("@")[0] for each, info in infos.items() for queue in info.mq_table} if members else {}
     queues = progress_of_queues(found.stats, owners)
-    asked = {queue.broker_name for queue in found.stats.offset_table} | found.errors.keys()
-    gone = await _gone(admin, {queue.broker_name for info in infos.values() for queue in info.mq_table} - asked)
-    errors = errors_of(found.errors | gone, "its queues are missing")
+    found = await with_gone_brokers(admin, found, infos.values())
+    errors = errors_of(found.errors, "its queues are missing")
     if members:
         errors += errors_of(silent, "its queues are shown without their member")
-    lag = Lag(known=found.stats.lag(), complete=not found.errors and not gone)
+    lag = Lag(known=found.stats.lag(), complete=not found.errors)
     return GroupProgress(group=group, items=queues, consume_tps=found.stats.consume_tps, lag=lag, errors=errors)
 
 
@@ -114,14 +114,6 @@ async def _infos(admin: Admin, group: str, every: bool) -> tuple[dict[str, Consu
     except AdminError:
         return {}, {}  # no member is online, or nobody can say it
     return asked.answers, asked.errors
-
-
-async def _gone(admin: Admin, brokers: set[str]) -> dict[str, AdminError]:
-    """The brokers in which members have queues, but of which the nameservers do not know any more."""
-    if not brokers:
-        return {}
-    known = (await admin.clusters()).broker_addr_table
-    return {each: AdminError("no nameserver knows it any more") for each in brokers if each not in known}
 
 
 class GroupSummary(Result, frozen=True, kw_only=True, rename="camel"):
@@ -145,16 +137,17 @@ class Groups(Table[GroupSummary], frozen=True, kw_only=True, rename="camel"):
 
 
 async def groups_in_short(admin: Admin, groups: Sequence[str] | None = None) -> Groups:
-    """Some groups, or all that have a retry topic (206; 203 and 208 for each).
+    """Some groups, or all that have a retry topic (206; 203 and 208 for each; of those that are named, 307 of members).
 
     Raises NotFound if nobody knows any of them, AdminError when no nameserver is known: that is no fault of one group.
     """
     admin.need_nameservers()
+    named = groups is not None
     if groups is None:
         groups = [topic.removeprefix(RETRY_PREFIX) for topic in await admin.all_topics() if is_retry_topic(topic)]
     groups = list(dict.fromkeys(groups))
     rows, silent = [], dict[str, AdminError]()
-    for row, errors in await asyncio.gather(*(_summary(admin, group) for group in groups)):
+    for row, errors in await asyncio.gather(*(_summary(admin, group, named) for group in groups)):
         rows.append(row)
         silent |= errors
     unknown = [str(error) for error in silent.values() if isinstance(error, UnknownGroup)]
@@ -163,8 +156,8 @@ async def groups_in_short(admin: Admin, groups: Sequence[str] | None = None) -> 
     return Groups(items=rows, errors=errors_of(silent, "a lag with '?' lacks its queues"))
 
 
-async def _summary(admin: Admin, group: str) -> tuple[GroupSummary, dict[str, AdminError]]:
-    """A group, and the brokers that did not answer for it."""
+async def _summary(admin: Admin, group: str, by_members: bool) -> tuple[GroupSummary, dict[str, AdminError]]:
+    """A group, and the brokers that did not answer for it; ``by_members``, those too that only its members know."""
     errors: dict[str, AdminError] = {}
     tps: float | None = 0.0
     lag: Lag | None = Lag(known=0, complete=True)
@@ -172,6 +165,9 @@ async def _summary(admin: Admin, group: str) -> tuple[GroupSummary, dict[str, Ad
     version = kind = model = None
     them, found = await members_and_progress(admin, group)
     if isinstance(found, Progress):
+        if by_members and isinstance(them, Online):
+            infos = (await running_infos(admin, group, them)).answers
+            found = await with_gone_brokers(admin, found, infos.values())
         tps, errors = found.stats.consume_tps, dict(found.errors)
         lag = Lag(known=found.stats.lag(), complete=not errors)
     elif not isinstance(found, NotFound):  # else it has consumed nothing
