@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 
 from eruca.admin.client import Admin
 from eruca.admin.command import Job, Shown, agree_to_deletion, command
 from eruca.admin.commands.topic import put_order
 from eruca.admin.errors import AdminError, Status
+from eruca.admin.files import content
 from eruca.admin.lookups import ask_each, create_topic, masters_in
 from eruca.admin.posix import Option
 from eruca.admin.results import declared as found
@@ -103,16 +103,9 @@ async def apply(job: Job) -> AsyncIterator[Shown]:
 async def _compared(job: Job, masters: dict[str, str]) -> tuple[Parts, Parts, Difference]:
     """What the file says, what the cluster has, and the difference."""
     path = job.text("f")
-    wanted = found.parts_of(found.read(_content(path), path), masters)
+    wanted = found.parts_of(found.read(content(path), path), masters)
     old = found.parts_of(await found.declared_state(job.admin, masters, defaults=True), masters)
     return wanted, old, found.difference(wanted, old, prune=job.has("prune"))
-
-
-def _content(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise AdminError(f"{path} cannot be read: {error.strerror}") from None
 
 
 async def _users(admin: Admin, result: Difference) -> list[GroupInUse]:

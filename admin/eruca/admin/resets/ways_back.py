@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from eruca.admin.errors import UNREADABLE, AdminError
+from eruca.admin.files import content
 from eruca.admin.resets.plan import Plan
 from eruca.protocol.queues import Int64, MessageQueue
 
@@ -74,10 +75,7 @@ def keep(environment: Mapping[str, str], group: str, topic: str, plan: Plan) -> 
 
 def read(path: str) -> tuple[str | None, dict[MessageQueue, int]]:
     """The group (None if the file does not say) and the offsets of a file. Raises AdminError with the place."""
-    try:
-        text = Path(path).read_bytes()
-    except OSError as error:
-        raise AdminError(f"{path} cannot be read: {error.strerror}") from None
+    text = content(path)
     if text.lstrip()[:1] == b"{":
         try:
             found = msgspec.json.decode(text, type=_File)
