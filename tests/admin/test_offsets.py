@@ -415,6 +415,37 @@ async def test_a_queue_of_a_file_that_is_not_there_is_told(lab: Lab) -> None:
     assert await lab.committed("G", "T") == {0: 2}
 
 
+async def test_what_is_left_out_of_one_topic_does_not_keep_the_next_one(lab: Lab) -> None:
+    for topic in "TU":
+        await lab.topic(topic)
+        await lab.send(topic, *"abcd")
+        await lab.commit("G", topic, 4)
+    lab.home.mkdir(exist_ok=True)
+    file = lab.home / "places.txt"
+    file.write_text("T broker-a:0 2\nT broker-z:0 1\nU broker-a:0 3\n")
+    part = await lab.mqadmin("offsets", "import", "-g", "G", "--file", str(file), "--wait", "0", "--partial")
+    assert part.status == 5 and "not moved: broker-z:0 of T (there is no such queue)" in part.err, part
+    assert [await lab.committed("G", topic) for topic in "TU"] == [{0: 2}, {0: 3}]
+
+
+async def test_choices_that_exclude_one_another_are_refused(lab: Lab) -> None:
+    await lab.topic("T")
+    await lab.send("T", *"abcd")
+    await lab.commit("G", "T", 4)
+    lab.home.mkdir(exist_ok=True)
+    file = lab.home / "places.txt"
+    file.write_text("T broker-a:0 2\n")
+    for line, status, said in [
+        (("-t", "T", "--all-topics", "--to", "first"), 2, "give one of -t, --all-topics and a file"),
+        (("--all-topics", "--from-file", str(file)), 2, "give one of -t, --all-topics and a file"),
+        (("-t", "V", "--from-file", str(file)), 4, "nothing was moved: the file has no offset of V"),
+        (("-t", "T", "--to", "first", "--queue", "broker-a:0", "--with-retries"), 2, "leave out --queue"),
+    ]:
+        refused = await lab.mqadmin("resetOffset", "-g", "G", *line)
+        assert (refused.status, refused.out) == (status, "") and said in refused.err, refused
+    assert await lab.committed("G", "T") == {0: 4}
+
+
 async def test_offsets_that_no_file_keeps_are_printed(lab: Lab) -> None:
     await lab.topic("T", 2)
     await lab.send("T", *"abcd")

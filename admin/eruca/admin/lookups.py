@@ -331,13 +331,13 @@ async def progress_of_members(admin: Admin, group: str) -> Progress:
 
 async def with_gone_brokers(admin: Admin, found: Progress, infos: Iterable[ConsumerRunningInfo]) -> Progress:
     """Add an error for each broker in which members have queues, but of which no nameserver knows any more."""
-    held = {queue.broker_name for info in infos for queue in info.mq_table}
-    unseen = held - {queue.broker_name for queue in found.stats.offset_table} - found.errors.keys()
-    if not unseen:
-        return found
-    known = (await admin.clusters()).broker_addr_table
-    gone = {each: AdminError("no nameserver knows it any more") for each in unseen if each not in known}
-    return Progress(found.stats, found.errors | gone)
+    seen = {queue.broker_name for queue in found.stats.offset_table} | found.errors.keys()
+    unseen = [queue for info in infos for queue in info.mq_table if queue.broker_name not in seen]
+    routes = await ask_each({topic: admin.whole_route(topic) for topic in {queue.topic for queue in unseen}})
+    known = {data.broker_name for route in routes.answers.values() for data in route.broker_datas}
+    gone = {queue.broker_name for queue in unseen} - known
+    errors = {each: AdminError("no nameserver knows it any more") for each in sorted(gone)}
+    return Progress(found.stats, found.errors | errors)
 
 
 async def _infos(admin: Admin, group: str) -> Iterable[ConsumerRunningInfo]:

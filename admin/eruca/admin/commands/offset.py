@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from eruca.admin.command import TOPIC, Job, Shown, command
-from eruca.admin.errors import AdminError, BadValue, Partial, Status
+from eruca.admin.errors import AdminError, BadValue, NotFound, Partial, Status
 from eruca.admin.lookups import END, ask_each, consume_stats, masters_in, store_offset
 from eruca.admin.posix import INT64, Operand, Option
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Done
 from eruca.admin.resets.choices import NEW_GROUP, SWITCHES, options
-from eruca.admin.resets.engine import Reset, of_several, performed, prepare_all, untouched
+from eruca.admin.resets.engine import Reset, check_left_out, of_several, performed, prepare_all, untouched
 from eruca.admin.resets.places import checked_time, is_file, place, queues
 from eruca.admin.resets.plan import Options, check, restarted, settles_in
 from eruca.admin.resets.survey import BrokerSeen, look
@@ -177,8 +177,13 @@ async def offsets(job: Job) -> AsyncIterator[Shown]:
 async def _topics(job: Job, table: dict[MessageQueue, int]) -> Sequence[str]:
     named = [each.strip() for each in job.text("t").split(",") if each.strip()]
     if job.has("all-topics"):
+        if named or table:
+            raise BadValue("give one of -t, --all-topics and a file, which names its topics")
         return await topics_with_offsets(job.admin, job.text("g"))
-    topics = named or sorted({queue.topic for queue in table})
+    in_file = {queue.topic for queue in table}
+    if table and (lacking := [each for each in named if each not in in_file]):
+        raise NotFound(f"nothing was moved: the file has no offset of {', '.join(lacking)}")
+    topics = named or sorted(in_file)
     if not topics:
         raise BadValue("give a topic with -t, or --all-topics")
     return topics
@@ -220,6 +225,7 @@ async def _reset_one_queue(job: Job, target: Target, when: str) -> AsyncIterator
         text = title + "".join(f"\nreset consumer offset to {offset}" for offset in done.offsets.values())
         for each in _shown(reset, done, partial(job.line, text)):
             yield each
+    check_left_out([reset])
 
 
 async def _reset(
@@ -234,6 +240,8 @@ async def _reset(
                 yield each
         except AdminError as error:
             raise of_several(resets, number, error) from None
+    if not job.has("dry-run"):
+        check_left_out(resets)
 
 
 async def _performed(

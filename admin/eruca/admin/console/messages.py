@@ -16,14 +16,14 @@ from eruca.admin.console.shapes import beginning, place_of
 from eruca.admin.console.visit import Visit, act, download, page, part
 from eruca.admin.errors import AdminError, BadValue, NoAnswer, NotFound
 from eruca.admin.lookups import MISSING_GROUPS, ask_each, members_of, offset_at, topic_stats
-from eruca.admin.messages import body_of, choose_queue, find, pull, send, view
+from eruca.admin.messages import body_of, choose_queue, find, first_since, pull, send, view
 from eruca.admin.results.answer import Answer, PeerError, Result, Table, errors_of
 from eruca.admin.results.message_tracks import tracks
 from eruca.admin.results.messages import Message, Step, Track, message_of
 from eruca.admin.results.traces import trace
 from eruca.admin.text import point_of_time
 from eruca.protocol import api
-from eruca.protocol.bodies import ConsumeMessageDirectlyResult
+from eruca.protocol.bodies import ConsumeMessageDirectlyResult, TopicOffset
 from eruca.protocol.headers import clients
 from eruca.protocol.names import TRACE_TOPIC
 from eruca.protocol.queues import MessageQueue
@@ -151,14 +151,18 @@ async def _since(admin: Admin, topic: str, time: int, errors: list[PeerError]) -
     stats = await topic_stats(admin, topic)
     errors += errors_of(stats.errors, "its messages are missing")
 
-    async def first(queue: MessageQueue) -> Found:
+    async def first(queue: MessageQueue, at: TopicOffset) -> Found:
         address = addresses[queue.broker_name]
-        offset = await offset_at(admin, address, queue, time)
-        pulled = await pull(admin, address, queue, max(0, offset), 32)
-        return [(queue.broker_name, each) for each in pulled.records if each.store_timestamp >= time]
+        offset = await first_since(admin, address, queue, (at.min_offset, at.max_offset), time)
+        if offset == at.max_offset:
+            return []
+        pulled = await pull(admin, address, queue, offset, 32)
+        return [(queue.broker_name, each) for each in pulled.records]
 
-    queues = [queue for table in stats.answers.values() for queue in table if queue.broker_name in addresses]
-    asked = await ask_each({str(queue): first(queue) for queue in queues})
+    queues = {
+        queue: at for table in stats.answers.values() for queue, at in table.items() if queue.broker_name in addresses
+    }
+    asked = await ask_each({str(queue): first(queue, at) for queue, at in queues.items()})
     errors += errors_of(asked.errors, "its messages are missing")
     return sorted(
         (each for found in asked.answers.values() for each in found), key=lambda each: each[1].store_timestamp

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from eruca.admin.console.forms import Field, form
@@ -20,9 +20,8 @@ from eruca.admin.errors import AdminError, BadValue, NotFound
 from eruca.admin.resets import ways_back
 from eruca.admin.resets.acts import Done
 from eruca.admin.resets.choices import SWITCHES, options
-from eruca.admin.resets.engine import Reset, of_several, performed, prepare_all, untouched
+from eruca.admin.resets.engine import Reset, check_left_out, of_several, performed, prepare_all, untouched
 from eruca.admin.resets.places import is_file, place, queues
-from eruca.admin.resets.plan import Options
 from eruca.admin.resets.targets import Only, Table, Target
 from eruca.admin.results.answer import Answer, Moment, Result
 from eruca.admin.results.moves import QueueMove, moves
@@ -220,10 +219,12 @@ class Running:
                     self.done.append(done)
                     self.state = "confirming"
                 number += 1
+            check_left_out(self.resets)
             self.state = "done"
         except (AdminError, ProtocolError) as error:
             fault = error if isinstance(error, AdminError) else AdminError(str(error))
-            self.state, self.error = "failed", str(of_several(self.resets, number, fault))
+            all_ended = number == len(self.resets)
+            self.state, self.error = "failed", str(fault if all_ended else of_several(self.resets, number, fault))
         except asyncio.CancelledError:
             self.state, self.error = "failed", "the console has ended"
             raise
@@ -271,7 +272,8 @@ async def reset_progress(visit: Visit) -> ResetProgress:
 @act("/resets/{id}/back")
 async def back(visit: Visit) -> str:
     """Bring the group back to the offsets from before: another reset."""
-    progress = _running(visit).progress()
+    former = _running(visit)
+    progress = former.progress()
     visit.confirmed(progress.group)
     if not progress.ways_back:
         raise AdminError("nothing was changed: this reset has no way back")
@@ -279,7 +281,8 @@ async def back(visit: Visit) -> str:
     for topic, path in progress.ways_back.items():
         _, offsets = ways_back.read(path)
         places[topic] = Table(offsets, Path(path).name)
-    return _begin(visit, await prepare_all(visit.admin, progress.group, places, Options()))
+    allowed = replace(former.resets[0].options, force=True)
+    return _begin(visit, await prepare_all(visit.admin, progress.group, places, allowed))
 
 
 def _running(visit: Visit) -> Running:

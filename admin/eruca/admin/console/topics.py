@@ -335,7 +335,7 @@ class TopicDeletion(Answer, frozen=True, kw_only=True, rename="camel"):
 async def topic_deletion(visit: Visit) -> TopicDeletion:
     """Who uses a topic. Changes nothing."""
     name = visit.names["topic"]
-    route = topic_route(name, await visit.admin.route(name))
+    route = topic_route(name, await visit.admin.whole_route(name))
     errors = errors_of({}, "")
     status = await part(errors, "queues", topic_status(visit.admin, name))
     users = await users_of_topic(visit.admin, name)
@@ -355,7 +355,7 @@ async def delete_topic(visit: Visit) -> str:
     """Delete a topic at its masters and at the nameservers (215, 216)."""
     name, admin = visit.names["topic"], visit.admin
     visit.confirmed(name)
-    at = {each.broker_name: each.master() for each in (await admin.route(name)).broker_datas}
+    at = {each.broker_name: each.master() for each in (await admin.whole_route(name)).broker_datas}
     if None in at.values():
         away = ", ".join(broker for broker, address in at.items() if address is None)
         raise AdminError(f"nothing was changed: the master of {away} is away, and would bring the topic back")

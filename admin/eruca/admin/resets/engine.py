@@ -175,11 +175,13 @@ async def prepare_all(
     wanted = list(places.items())
     if with_retries:
         target = wanted[0][1]
+        if isinstance(target, Only):
+            raise BadValue("option --with-retries resets whole queues: leave out --queue")
         if target.timestamp is None:
             raise BadValue("option --with-retries needs a time, first or last: an offset names messages of one topic")
         wanted.append((retry_topic(group), target))
     resets = [await prepare(admin, group, topic, target, options) for topic, target in wanted]
-    check_queues(resets)
+    _check_queues(resets)
     return resets
 
 
@@ -192,7 +194,7 @@ def of_several(resets: Sequence[Reset], number: int, error: AdminError) -> Admin
     return Partial(text) if number or isinstance(error, Partial) else AdminError(text)
 
 
-def check_queues(resets: Sequence[Reset]) -> None:
+def _check_queues(resets: Sequence[Reset]) -> None:
     """Raise NotFound for a queue that was named and that none of the topics has, unless its broker did not answer."""
     wanted = {queue for each in resets if isinstance(each.target, Only) for queue in each.target.queues}
     surveys = [reset.survey for reset in resets]
@@ -212,8 +214,8 @@ async def performed(
     """Keep the way back and move the group; at the end of ``async with``, look until its members were seen to move.
 
     Brokers that have all just restarted are waited for first. The members have ``within`` seconds to move (0: do not
-    look). The end raises Partial if a broker failed or was left out, or if a queue was not seen to move; AdminError if
-    nothing moved at all.
+    look). The end raises Partial if a broker failed, or if a queue was not seen to move; AdminError if nothing moved at
+    all. What was left out on demand is said by ``check_left_out``.
     """
     await _settle(reset, say)
     survey = reset.survey
@@ -240,8 +242,18 @@ async def performed(
             raise Partial(f"only the queues above have moved: {reasons}; mend that, and reset again")
         if within > 0:
             await confirmation.wait(done.offsets.keys(), within, say)
-    if reset.plan.missing:
-        raise not_all(reset.plan.missing)
+
+
+def check_left_out(resets: Sequence[Reset]) -> None:
+    """Raise Partial if a broker or a queue was left out of resets that are done."""
+    several = len(resets) > 1
+    missing = {
+        f"{name} of {reset.survey.topic}" if several else name: reason
+        for reset in resets
+        for name, reason in reset.plan.missing.items()
+    }
+    if missing:
+        raise not_all(missing)
 
 
 async def untouched(admin: Admin, group: str) -> int:
