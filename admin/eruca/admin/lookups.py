@@ -224,7 +224,7 @@ async def online(admin: Admin, group: str, address: str | None = None) -> Online
 
 
 async def _online_at(admin: Admin, group: str, brokers: list[tuple[str, str]]) -> Online:
-    asked = await ask_each({name: _members_at(admin, at, group) for name, at in brokers})
+    asked = await ask_each({name: members_at(admin, at, group) for name, at in brokers})
     addresses = dict(brokers)
     members: dict[str, Connection] = {}
     at: dict[str, str] = {}
@@ -258,7 +258,8 @@ async def online_somewhere(admin: Admin, group: str) -> Online:
         await asyncio.gather(*asks, return_exceptions=True)
 
 
-async def _members_at(admin: Admin, address: str, group: str) -> ConsumerConnection | None:
+async def members_at(admin: Admin, address: str, group: str) -> ConsumerConnection | None:
+    """The members that one broker knows (203); None where none is online."""
     request = clients.OfConsumerGroup(consumer_group=group)
     try:
         answer = await admin.call(address, api.GET_CONSUMER_CONNECTION_LIST, request)

@@ -12,7 +12,6 @@ from eruca.admin.console.overview import Freshness, Trend, freshness, trend_of
 from eruca.admin.console.visit import Visit, now, page, part
 from eruca.admin.errors import AdminError, NoAnswer, NotFound, PeerRefused
 from eruca.admin.lookups import Asked, ask_each, progress, running_info
-from eruca.admin.resets.survey import MEMBER_WITHIN
 from eruca.admin.results.answer import Answer, Moment, PeerError, Result, Table, errors_of
 from eruca.admin.results.groups import Member, Members, SettingsOfGroup, group_settings, members
 from eruca.admin.results.member_states import MemberState, member_state
@@ -187,7 +186,7 @@ async def _online(
     """The members, and what each says of itself; one that hangs costs MEMBER_WITHIN."""
     online = await _members(admin, name, errors)
     ids = [each.client_id for each in online.items] if online else []
-    return online, await ask_each({each: running_info(admin, name, each, False, within=MEMBER_WITHIN) for each in ids})
+    return online, await ask_each({each: running_info(admin, name, each, False) for each in ids})
 
 
 async def _queues(

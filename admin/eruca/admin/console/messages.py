@@ -15,7 +15,7 @@ from eruca.admin.console.forms import Field, Filled, form, search
 from eruca.admin.console.shapes import beginning, place_of
 from eruca.admin.console.visit import Visit, act, download, page, part
 from eruca.admin.errors import AdminError, BadValue, NoAnswer, NotFound
-from eruca.admin.lookups import MISSING_GROUPS, ask_each, members_of, offset_at, topic_stats
+from eruca.admin.lookups import MISSING_GROUPS, ask_each, broker_address, members_of, offset_at, topic_stats
 from eruca.admin.messages import body_of, choose_queue, find, first_since, pull, send, view
 from eruca.admin.results.answer import Answer, PeerError, Result, Table, errors_of
 from eruca.admin.results.message_tracks import tracks
@@ -191,10 +191,7 @@ async def _last(admin: Admin, topic: str, errors: list[PeerError]) -> Found:
 
 
 async def _address(admin: Admin, topic: str, broker: str) -> str:
-    addresses = dict(broker_addresses(await admin.route(topic)))
-    if broker not in addresses:
-        raise NotFound(f"topic {topic} is not on broker {broker}; its brokers: {', '.join(sorted(addresses))}")
-    return addresses[broker]
+    return broker_address(dict(broker_addresses(await admin.route(topic))), topic, broker)
 
 
 # ------------------------------------------------------------------ one message

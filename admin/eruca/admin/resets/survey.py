@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eruca.admin.client import HEAVY, Admin
-from eruca.admin.errors import AdminError, PeerRefused
-from eruca.admin.lookups import running_for, topic_stats_at
+from eruca.admin.errors import AdminError
+from eruca.admin.lookups import MEMBER_WITHIN, members_at, running_for, topic_stats_at
 from eruca.protocol import api
 from eruca.protocol.bodies import (
     BrokerData,
@@ -24,7 +24,7 @@ from eruca.protocol.bodies import (
     SubscriptionGroupWrapper,
     TopicRouteData,
 )
-from eruca.protocol.codes import ResponseCode, version_name
+from eruca.protocol.codes import version_name
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers import clients
 from eruca.protocol.queues import MessageQueue
@@ -32,8 +32,6 @@ from eruca.protocol.queues import MessageQueue
 MASTER_AWAY = "its master is away, and its slave would forget new offsets"
 HEARTBEAT_WITHIN = 35.0
 """Seconds until every member has sent a heartbeat to a broker that restarted (each 30 s, as Java's clients)."""
-MEMBER_WITHIN = 3.0
-"""Seconds that a member has to tell its state."""
 
 
 class Kind(enum.Enum):
@@ -172,7 +170,7 @@ async def _broker(admin: Admin, group: str, topic: str, route: TopicRouteData, d
         admin.call(address, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
         admin.call(address, api.GET_ALL_CONSUMER_OFFSET, timeout=HEAVY),
         topic_stats_at(admin, address, topic),
-        _members(admin, address, group),
+        members_at(admin, address, group),
         admin.runtime(address),
     )
     counts = next(each for each in route.queue_datas if each.broker_name == data.broker_name)
@@ -217,19 +215,6 @@ def _kind(language: str | int | None, version: int) -> Kind:
     if language == "PYTHON":
         return Kind.ERUCA
     return Kind.APACHE_4 if version_name(version).startswith(("V3", "V4")) else Kind.APACHE_5
-
-
-async def _members(admin: Admin, address: str, group: str) -> ConsumerConnection | None:
-    try:
-        answer = await admin.call(
-            address, api.GET_CONSUMER_CONNECTION_LIST, clients.OfConsumerGroup(consumer_group=group)
-        )
-    except PeerRefused as refused:
-        if refused.code == ResponseCode.CONSUMER_NOT_ONLINE:
-            return None
-        raise
-    found = ConsumerConnection.decode(answer.body)
-    return found if found.connection_set else None
 
 
 async def states(admin: Admin, survey: Survey) -> dict[str, ConsumerRunningInfo | None]:
