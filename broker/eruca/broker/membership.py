@@ -161,11 +161,13 @@ class Membership:
     def _written(self) -> None:
         """The log is longer, or more of it is on the disk."""
         member, reached = self.driver.member, self._broker.store.replicator.safe_offset
-        if member.state is State.MASTER and reached > self._posted:
+        if reached == self._posted:
+            return
+        if member.state is State.MASTER:
             self._posted = reached
             self.driver.stored(reached)
             self._links.replicas.written()
-        elif member.state is State.FOLLOWING and reached > max(member.end, self._posted) and member.known is not None:
+        elif member.state is State.FOLLOWING and reached > member.end and member.known is not None:
             self._posted = reached
             self.driver.post(Copied(member.known.group.master_epoch, None, reached, member.confirmed))
 

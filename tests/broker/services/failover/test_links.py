@@ -182,6 +182,14 @@ async def test_who_shakes_hands_again_has_one_connection(group: MemoryGroup[Fake
     await second.close()
 
 
+@pytest.mark.slow
+async def test_a_replica_that_was_let_in_and_never_reports_is_given_up(group: MemoryGroup[FakeClient]) -> None:
+    master = await alone(group)
+    hand = ByHand()
+    assert (await hand.greet(master))[0] is Kind.WELCOME
+    await hand.end()
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

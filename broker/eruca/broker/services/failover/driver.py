@@ -114,8 +114,6 @@ class Driver:
     ) -> None:
         self.member = Member(me.broker_id, me.store)
         self._me = me
-        self._keys = keys
-        self._coordinator = coordinator
         self._office = office
         self._links = links
         self._tasks = tasks
@@ -146,7 +144,7 @@ class Driver:
         self._tries = CopyTries(monotonic)
         self._running: list[asyncio.Task[None]] = []
         self._moved = asyncio.Event()
-        """Set after each event, and each read of etcd."""
+        """Set after each event."""
 
     # ------------------------------------------------------------------ life
 
@@ -312,6 +310,8 @@ class Driver:
         self._etcd.want_mastery()
         if isinstance(event, Read) and step.member.state is State.JOINING:
             self._connect()
+        if self._stored and not self._rules.waits_for_others(self.member):
+            self._put(Stored(self._stored))  # written while this event was under way, and nobody else will say so
 
     def _did(self, event: Event) -> bool:
         """Do what follows from an event, if that needs no waiting; whether it was done."""
@@ -429,6 +429,9 @@ class Driver:
             copied = self._copy(frame)
         except (CopyRefused, OSError) as fault:
             self._put(_NotCopied(fault))
+            return True
+        except Exception as error:  # as in _did: not whoever has brought the frame ends with it
+            self._put(_Failed(error))
             return True
         if not self._did(copied):
             self._put(copied)

@@ -189,13 +189,15 @@ class EtcdCalls:
             puts.append(self._key.of(group.master_epoch, hold))
         if proposal == self._refused:
             await asyncio.sleep(self._pace.again)
+            if self._proposal is not proposal or self._driver.member.proposed != group:
+                return
         self._proposal = None
         try:
             changed = await self._coordinator.change(seen, puts, deletes)
         except OutcomeUnknown:
             raise
         except (HoldEnded, Unavailable):
-            self._proposal = proposal
+            self._proposal = self._proposal or proposal
             raise
         if changed is None:
             self._refused = proposal

@@ -33,6 +33,8 @@ class MasterConnection(asyncio.Protocol):
         self.ended: asyncio.Future[str] = loop.create_future()
         self.welcomed = False
         """Whether the master has welcomed this broker."""
+        self.copied = False
+        """Whether it has sent something of its log or tables since, or a heartbeat."""
         self.heard_at: int | None = None
         """When the last message of a master was read; None if none was."""
         self._came_at = monotonic()
@@ -184,6 +186,7 @@ class MasterConnection(asyncio.Protocol):
     def _hand_on(self, frame: Frame | TableFrame) -> None:
         if self._left:
             return
+        self.copied = True
         full = self._driver.take(frame)
         if full is not None:
             self._full = full

@@ -1,7 +1,8 @@
 """This broker's key ``master`` in etcd: on which hold it stands, put again on another one, given up for another broker.
 
-Owns the value and what is known of the key. The transaction of an election, which puts it first, is the driver's. Must
-not know who should lead. Invariant: the key is put again only while the group's key is as this master knows it.
+Owns the value and what is known of the key. The transaction of an election, which puts it first, is that of
+``etcd_calls``. Must not know who should lead. Invariant: the key is put again only while the group's key is as this
+master knows it.
 """
 
 from __future__ import annotations

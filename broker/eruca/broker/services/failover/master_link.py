@@ -58,6 +58,11 @@ class MasterLink:
         self._heard_before: tuple[_Target, int] | None = None
         """From which master something came last over a connection that is gone, and when."""
         self._repeats = Repeats()
+        self._tried: _Target | None = None
+        """Where the last connection went."""
+        self._pause = 0.0
+        self._free_at = 0.0
+        """When the next connection there may begin, by the loop's clock; what ended it may be the same again."""
 
     @property
     def connected(self) -> bool:
@@ -113,15 +118,21 @@ class MasterLink:
             self._connection.tell(report)
 
     async def _run(self, target: _Target) -> None:
-        pause, longest = AGAIN
         while True:
-            if await self._follow(target):
-                pause = AGAIN[0]
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, longest)
+            if target == self._tried:
+                await asyncio.sleep(max(0.0, self._free_at - asyncio.get_running_loop().time()))
+            await self._follow(target)
 
-    async def _follow(self, target: _Target) -> bool:
-        """One connection, until it ends; whether the master welcomed this broker."""
+    def _tried_to(self, target: _Target, *, copied: bool) -> None:
+        """A connection has ended; ``copied``: it has brought something, so the next one need not wait longer."""
+        again = target == self._tried and not copied
+        self._pause = min(2 * self._pause, AGAIN[1]) if again else AGAIN[0]
+        self._tried, self._free_at = target, asyncio.get_running_loop().time() + self._pause
+        if copied:
+            self._repeats.forget()
+
+    async def _follow(self, target: _Target) -> None:
+        """One connection, until it ends."""
         try:
             host, port = split_address(target.ha_address)
             async with asyncio.timeout(CONNECT_TIMEOUT):
@@ -132,19 +143,20 @@ class MasterLink:
                     **tls_arguments(self._tls, host, CONNECT_TIMEOUT),
                 )
         except (OSError, ValueError, OverflowError) as fault:
+            self._tried_to(target, copied=False)
             self._failed(target, str(fault) or "timeout")
-            return False
+            return
         self._connection = connection
         try:
             connection.send(messages.hello(await self._hello(target.epoch)))
             reason = await connection.ended
+        except OSError as fault:
+            reason = f"the log cannot be read: {fault}"
         finally:
             connection.close()
             self._forget(connection)
-        if connection.welcomed:
-            self._repeats.forget()
+            self._tried_to(target, copied=connection.copied)
         self._failed(target, reason)
-        return connection.welcomed
 
     def _forget(self, connection: MasterConnection) -> None:
         if self._connection is connection:

@@ -1,7 +1,7 @@
 """The hold of a broker in etcd: begun, renewed each second, begun again when it has ended.
 
-Owns the hold and the moment until which it surely lasts. The keys on it are the driver's, who puts them again on
-another hold. Invariant: a renewal counts from the moment before it was sent.
+Owns the hold and the moment until which it surely lasts. The keys on it are put again on another hold by
+``etcd_calls``. Invariant: a renewal counts from the moment before it was sent.
 """
 
 from __future__ import annotations

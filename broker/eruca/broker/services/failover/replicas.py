@@ -129,8 +129,8 @@ class Replicas:
         """Let a replica in whose log has no epochs."""
         try:
             same = await asyncio.to_thread(has, self._log, tail)
-        except OSError as fault:
-            self._refuse(replica, said, f"the log of this broker cannot be read: {fault}")
+        except Exception as fault:  # whatever it is: a replica that was not compared must not wait for ever
+            self._refuse(replica, said, f"the log of this broker cannot be read: {fault!r}")
             return
         if (reason := self._why_not(said)) is not None:
             self._refuse(replica, said, reason)
@@ -250,10 +250,10 @@ class Replicas:
             self._tables.gather()
             member, now = self.driver.member, asyncio.get_running_loop().time()
             for broker_id, replica in tuple(self._replicas.items()):
-                if not replica.begun:
-                    continue
                 if now - replica.heard_at > self._pace.catch_up:
                     replica.abort()  # its end is posted when it has ended
+                    continue
+                if not replica.begun:
                     continue
                 replica.send_message(messages.beat(Beat(member.epoch, member.confirmed, self._monotonic())))
                 if replica.acknowledged >= self._log.safe_offset and replica.has_tables >= replica.pending.number:

@@ -62,7 +62,7 @@ class Tables:
 
     def lead(self) -> None:
         """These tables are the group's."""
-        self._leads, self.number, self._confirmed, self._unnumbered = True, 0, 0, False
+        self._leads, self.number, self._confirmed, self._unnumbered = True, 0, 1, False  # number 1 is the beginning
         self._count()
 
     def resign(self) -> None:
