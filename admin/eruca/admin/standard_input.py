@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, wait
 from threading import Thread
 
 _SIZE = 1 << 16
 _WAITING = 4
 """Pieces that are read ahead."""
+_LOOK = 0.5
+"""Seconds between two looks whether the loop has ended: one that ends drops what it was given, without a word."""
 
 
 async def lines_of(descriptor: int) -> AsyncIterator[list[bytes]]:
@@ -41,8 +43,11 @@ async def pieces_of(descriptor: int) -> AsyncIterator[bytes]:
                 piece = error
             put = pieces.put(piece)
             try:
-                asyncio.run_coroutine_threadsafe(put, loop).result()
-            except (RuntimeError, CancelledError):
+                taken = asyncio.run_coroutine_threadsafe(put, loop)
+                while not taken.done() and not loop.is_closed():
+                    wait([taken], timeout=_LOOK)
+                taken.result(0)
+            except (RuntimeError, CancelledError, TimeoutError):
                 return put.close()  # the loop has ended
 
     Thread(target=read, name="standard input", daemon=True).start()
