@@ -609,7 +609,6 @@ ANSWERS: dict[Endpoint[Any, Any], Body] = {
     api.GET_ALL_CONSUMER_OFFSET: ConsumerOffsets(offset_table={"T@G": {0: 0}}),
     api.GET_TOPIC_STATS_INFO: TopicStatsTable(offset_table={QUEUE_OF_B: TopicOffset()}),
     api.GET_CONSUMER_CONNECTION_LIST: ConsumerConnection(),
-    api.GET_BROKER_RUNTIME_INFO: KVTable(),
     api.GET_CONSUME_STATS: ConsumeStats(offset_table={QUEUE_OF_B: OffsetWrapper()}),
 }
 for endpoint, body in ANSWERS.items():
@@ -617,6 +616,17 @@ for endpoint, body in ANSWERS.items():
     @refusing.on(endpoint)
     def answer(_: None, call: Call[Any], body: Body = body) -> Reply:
         return Reply(body=body.encode())
+
+
+refusals: list[str] = []
+"""What the next requests for its runtime info are refused with: a 4.9 broker does so in its first second."""
+
+
+@refusing.on(api.GET_BROKER_RUNTIME_INFO)
+def runtime(_: None, call: Call[Any]) -> Reply:
+    if refusals:
+        raise Refused(1, refusals.pop())
+    return Reply(body=KVTable().encode())
 
 
 @refusing.on(api.UPDATE_CONSUMER_OFFSET)
@@ -649,6 +659,16 @@ async def test_a_clone_that_a_broker_did_not_take_is_told(lab: Lab, other: str, 
     else:
         assert (done.status, done.out) == (1, "")
         assert "nothing is known to have been copied: broker-b: the disk is full" in done.err
+
+
+async def test_a_broker_that_has_counted_nothing_yet_is_asked_again(lab: Lab, other: str) -> None:
+    await lab.topic("T")
+    await lab.commit("G", "T", 0)
+    await lab.register("broker-b", other, TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
+    refusals.append("java.util.NoSuchElementException")
+    seen = await lab.mqadmin("resetOffset", "-g", "G", "-t", "T", "--to", "first", "--dry-run")
+    assert seen.status == 0 and "broker-b" in seen.out, seen
+    assert not refusals
 
 
 async def test_a_clone_names_the_brokers_that_it_leaves_out(lab: Lab, other: str) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from eruca.admin.client import HEAVY, Admin
-from eruca.admin.errors import AdminError
+from eruca.admin.errors import AdminError, PeerRefused
 from eruca.admin.lookups import MEMBER_WITHIN, members_at, running_for, topic_stats_at
 from eruca.protocol import api
 from eruca.protocol.bodies import (
@@ -30,6 +31,8 @@ from eruca.protocol.headers import clients
 from eruca.protocol.queues import MessageQueue
 
 MASTER_AWAY = "its master is away, and its slave would forget new offsets"
+COUNTS_AFTER = 1.5
+"""Seconds until a broker of RocketMQ 4.9 has counted something."""
 HEARTBEAT_WITHIN = 35.0
 """Seconds until every member has sent a heartbeat to a broker that restarted (each 30 s, as Java's clients)."""
 
@@ -171,7 +174,7 @@ async def _broker(admin: Admin, group: str, topic: str, route: TopicRouteData, d
         admin.call(address, api.GET_ALL_CONSUMER_OFFSET, timeout=HEAVY),
         topic_stats_at(admin, address, topic),
         members_at(admin, address, group),
-        admin.runtime(address),
+        _figures(admin, address),
     )
     counts = next(each for each in route.queue_datas if each.broker_name == data.broker_name)
     known = SubscriptionGroupWrapper.decode(groups.body).subscription_group_table
@@ -199,6 +202,20 @@ async def _broker(admin: Admin, group: str, topic: str, route: TopicRouteData, d
         ),
         up_for=_up_for(figures),
     )
+
+
+async def _figures(admin: Admin, address: str) -> Mapping[str, str]:
+    """The runtime info of a broker; none where it is refused twice.
+
+    A broker of RocketMQ 4.9 refuses it in its first second, when it has counted nothing yet (StoreStatsService).
+    """
+    try:
+        return await admin.runtime(address)
+    except PeerRefused:
+        await asyncio.sleep(COUNTS_AFTER)
+    with suppress(PeerRefused):
+        return await admin.runtime(address)
+    return {}
 
 
 def _up_for(figures: Mapping[str, str]) -> float | None:
