@@ -29,6 +29,16 @@ def test_a_source_root_holds_its_part_of_the_namespace_and_nothing_else(root: st
             assert (folder / "__init__.py").is_file(), f"{folder} is a package without __init__.py"
 
 
+def test_nothing_stands_at_the_root_that_a_run_has_left_there() -> None:
+    """Commands such as consumerStatus write files into the folder that they run in."""
+    pages = {"ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"}
+    tools = {".ci", ".dockerignore", ".github", ".gitignore", "Makefile", "mkdocs.yml"}
+    build = {"hatch_build.py", "pyproject.toml", "requirements.lock"}
+    there = {file.parts[0] for file in committed_files()}
+
+    assert there - pages - tools - build - {*source_roots()} == {"deploy", "docs", "tests"}
+
+
 def test_no_support_of_tests_hides_a_module_of_the_standard_library() -> None:
     """A program of this folder that runs as a script finds its neighbours first."""
     hiding = [each.name for each in (ROOT / "tests/support").glob("*.py") if each.stem in sys.stdlib_module_names]
