@@ -277,7 +277,7 @@ async def members_of(admin: Admin, group: str, address: str | None = None) -> Co
 
 
 async def running_info(
-    admin: Admin, group: str, client_id: str, jstack: bool, *, at: str | None = None, within: float = MEMBER_WITHIN
+    admin: Admin, group: str, client_id: str, jstack: bool, *, at: str | None = None
 ) -> ConsumerRunningInfo:
     """The state of one member, which a broker requests from it (307): the one ``at`` this address, or any."""
     if at is None:
@@ -288,7 +288,7 @@ async def running_info(
     if at is None:
         _, at = (await admin.brokers_of_group(group))[0]
     request = clients.ConsumerRunningInfoOf(consumer_group=group, client_id=client_id, jstack_enable=jstack)
-    answer = await admin.call(at, api.GET_CONSUMER_RUNNING_INFO, request, timeout=within)
+    answer = await admin.call(at, api.GET_CONSUMER_RUNNING_INFO, request, timeout=MEMBER_WITHIN)
     return ConsumerRunningInfo.decode(answer.body)
 
 
@@ -336,8 +336,9 @@ async def with_gone_brokers(admin: Admin, found: Progress, infos: Iterable[Consu
     unseen = [queue for info in infos for queue in info.mq_table if queue.broker_name not in seen]
     routes = await ask_each({topic: admin.whole_route(topic) for topic in {queue.topic for queue in unseen}})
     known = {data.broker_name for route in routes.answers.values() for data in route.broker_datas}
-    gone = {queue.broker_name for queue in unseen} - known
-    errors = {each: AdminError("no nameserver knows it any more") for each in sorted(gone)}
+    gone = AdminError("no nameserver knows it any more")
+    silent = {topic: error for topic, error in routes.errors.items() if not isinstance(error, PeerRefused)}
+    errors = {each.broker_name: silent.get(each.topic, gone) for each in unseen if each.broker_name not in known}
     return Progress(found.stats, found.errors | errors)
 
 

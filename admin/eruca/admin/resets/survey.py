@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from eruca.admin.client import HEAVY, Admin
 from eruca.admin.errors import AdminError, PeerRefused
-from eruca.admin.lookups import MEMBER_WITHIN, members_at, running_for, topic_stats_at
+from eruca.admin.lookups import members_at, running_for, running_info, topic_stats_at
 from eruca.protocol import api
 from eruca.protocol.bodies import (
     BrokerData,
@@ -27,7 +27,6 @@ from eruca.protocol.bodies import (
 )
 from eruca.protocol.codes import version_name
 from eruca.protocol.errors import ProtocolError
-from eruca.protocol.headers import clients
 from eruca.protocol.queues import MessageQueue
 
 MASTER_AWAY = "its master is away, and its slave would forget new offsets"
@@ -247,10 +246,8 @@ async def states(admin: Admin, survey: Survey) -> dict[str, ConsumerRunningInfo 
 
 
 async def _state(admin: Admin, address: str, group: str, client_id: str) -> ConsumerRunningInfo | None:
-    request = clients.ConsumerRunningInfoOf(consumer_group=group, client_id=client_id, jstack_enable=False)
     try:
-        answer = await admin.call(address, api.GET_CONSUMER_RUNNING_INFO, request, timeout=MEMBER_WITHIN)
-        return ConsumerRunningInfo.decode(answer.body)
+        return await running_info(admin, group, client_id, False, at=address)
     except (AdminError, ProtocolError):
         return None
 
