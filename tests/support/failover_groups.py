@@ -48,6 +48,13 @@ BEATS = 0.02
 """Seconds between two heartbeats."""
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what the parts of a group do; they tell nobody."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
 class Disk:
     """What is left of a broker when it was killed: its log, its list of epochs, the id of its store."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -11,24 +10,7 @@ from eruca.broker.coordination.port import Entry
 from eruca.broker.failover.member import State
 from eruca.broker.services.failover.group_part import Desk, GroupPart, RecreationRefused
 from tests.support.coordination import FakeClient, FakeCoordinator
-from tests.support.failover_groups import KEYS, Disk, Machine, MemoryGroup
-
-
-@pytest.fixture
-def etcd() -> FakeCoordinator:
-    return FakeCoordinator()
-
-
-@pytest.fixture
-async def group(etcd: FakeCoordinator) -> AsyncIterator[MemoryGroup[FakeClient]]:
-    async with MemoryGroup[FakeClient](lambda: FakeClient(etcd)) as group:
-        yield group
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+from tests.support.failover_groups import KEYS, Disk, Machine, MemoryGroup, until
 
 
 async def three(group: MemoryGroup[FakeClient]) -> Machine[FakeClient]:

@@ -15,24 +15,13 @@ from eruca.broker.services.failover.messages import Beat, Hello, Kind, MessageRe
 from eruca.broker.services.failover.ports import Frame, TableFrame
 from eruca.protocol.errors import ProtocolError
 from tests.support.coordination import FakeClient, FakeCoordinator
-from tests.support.failover_groups import KEYS, Disk, Machine, MemoryGroup
-
-
-@pytest.fixture
-def etcd() -> FakeCoordinator:
-    return FakeCoordinator()
+from tests.support.failover_groups import KEYS, Disk, Machine, MemoryGroup, until
 
 
 @pytest.fixture
 async def group(etcd: FakeCoordinator) -> AsyncIterator[MemoryGroup[FakeClient]]:
     async with MemoryGroup(lambda: FakeClient(etcd), tcp=True) as group:
         yield group
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 class ByHand:

@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-
-import pytest
 
 from eruca.broker.failover.epochs import Epoch
 from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import Reported
 from eruca.broker.services.failover.driver import ROOM
 from eruca.broker.services.failover.ports import Frame
-from tests.support.coordination import FakeClient, FakeCoordinator
-from tests.support.failover_groups import Machine, MemoryGroup
-
-
-@pytest.fixture
-async def group() -> AsyncIterator[MemoryGroup[FakeClient]]:
-    etcd = FakeCoordinator()
-    async with MemoryGroup[FakeClient](lambda: FakeClient(etcd)) as group:
-        yield group
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+from tests.support.coordination import FakeClient
+from tests.support.failover_groups import Machine, MemoryGroup, until
 
 
 async def pair(group: MemoryGroup[FakeClient]) -> tuple[Machine[FakeClient], Machine[FakeClient]]:
