@@ -35,6 +35,7 @@ from eruca.client.producing.encoder import encoder_of
 from eruca.client.producing.gates import Gates
 from eruca.client.producing.latency_faults import LatencyFaults
 from eruca.client.producing.send import PLAIN, Begin, Send, SendKind, may_pass, should_retry
+from eruca.client.producing.silence import Silence
 from eruca.client.producing.topic_queues import Target, TopicQueues
 from eruca.client.watched_future import fail
 from eruca.protocol import frame
@@ -133,6 +134,7 @@ class Sender:
             failed=self._not_reached,
             drop=self._fail,
         )
+        self._silence = Silence(session)
         self._asking: set[Send] = set()
         """Those that are tried again when a task has asked for the route."""
         self._clock = session.loop.time
@@ -253,6 +255,8 @@ class Sender:
         """Write the requests of a turn; ``earliest`` is the first deadline of their answers."""
         for connection, (frames, calls, _) in leaving.by_connection.items():
             connection.call_many(frames, calls, earliest, flush=flush)
+        if leaving.by_connection and not self._silence.watched:
+            self._silence.watch()
         for send in leaving.oneway:
             if not send.unattended and not send.future.done():
                 assert send.queue is not None
