@@ -28,6 +28,8 @@ pytestmark = [needs_etcd, pytest.mark.processes, pytest.mark.slow, pytest.mark.t
 
 HOUR = 3600
 SETTINGS = {"mappedFileSizeCommitLog": str(32 << 20), "mappedFileSizeConsumeQueue": "600000"}
+REST = 0.02 if LONG else 0.0
+"""Seconds between two sends of a producer: the judges read all that a run of hours has stored."""
 Harm = Callable[[FailoverCluster, random.Random, int], Awaitable[None]]
 
 
@@ -169,7 +171,7 @@ async def watched(folder: Path, count: int, name: str, *, lossy: bool = False) -
     async with FailoverCluster(folder, count, settings, machines=True, lossy=lossy) as group:
         await group.send()
         await group.all_in_set()
-        async with GroupLoad(group, witness, dice) as load:
+        async with GroupLoad(group, witness, dice, REST) as load:
             run = Run(group, load, dice)
             try:
                 yield run

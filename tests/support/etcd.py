@@ -19,6 +19,8 @@ from tests.support.processes import Process
 
 needs_etcd = pytest.mark.skipif(shutil.which("etcd") is None, reason="needs etcd: apt install etcd-server")
 QUICK = ("--heartbeat-interval", "50", "--election-timeout", "250")
+AS_INSTALLED = ("--heartbeat-interval", "100", "--election-timeout", "1000")
+"""etcd's own defaults, for what is measured."""
 
 
 class EtcdCluster:
@@ -87,6 +89,6 @@ class EtcdCluster:
             member.close_pipes()
 
 
-async def cluster(folder: Path, count: int = 3) -> EtcdCluster:
+async def cluster(folder: Path, count: int = 3, more: Sequence[str] = ()) -> EtcdCluster:
     """As the constructor, while the loop runs on."""
-    return await asyncio.to_thread(EtcdCluster, folder, count)
+    return await asyncio.to_thread(EtcdCluster, folder, count, more)

@@ -82,6 +82,7 @@ class FailoverCluster:
         *,
         machines: bool = False,
         lossy: bool = False,
+        etcd: Sequence[str] = (),
     ) -> None:
         self.brokers: dict[int, LoneBroker] = {}
         self.numbers = range(1, count + 1)
@@ -93,12 +94,13 @@ class FailoverCluster:
         self.machines: dict[int, Machine] = {}
         self._with_machines = machines
         self._lossy = lossy
+        self._of_etcd = etcd
         self._peers: dict[int, Peer] = {}
         self._sent = 0
         self._last = 1
 
     async def __aenter__(self) -> Self:
-        self.etcd: EtcdCluster = await cluster(self._home / "etcd")
+        self.etcd: EtcdCluster = await cluster(self._home / "etcd", more=self._of_etcd)
         self.names = await asyncio.to_thread(ErucaNameServer, self._home / "names")
         if self._with_machines:
             shim = await asyncio.to_thread(shifted_clock, self._home)

@@ -69,14 +69,15 @@ class Witness:
 
 
 class GroupLoad:
-    """Producers and readers under way."""
+    """Producers and readers under way; a producer rests so many seconds between two sends."""
 
-    def __init__(self, group: FailoverCluster, witness: Witness, dice: random.Random) -> None:
+    def __init__(self, group: FailoverCluster, witness: Witness, dice: random.Random, rest: float = 0.0) -> None:
         self.pause = 0.0
         """The longest time without an acknowledgement since ``begin_round``, in seconds."""
         self._group = group
         self._witness = witness
         self._dice = dice
+        self._rest = rest
         self._takes = 1
         self._answered = time.monotonic()
         self._over = False
@@ -120,6 +121,7 @@ class GroupLoad:
             now = time.monotonic()
             self.pause, self._answered = max(self.pause, now - self._answered), now
             self._witness.promise(queue, offset, body)
+            await asyncio.sleep(self._rest)
         await _hang_up(peers)
 
     async def _took(self, peers: dict[int, Peer], number: int, queue: int, body: bytes) -> int | None:
