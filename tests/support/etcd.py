@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import signal
+import time
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,16 +54,24 @@ class EtcdCluster:
     def urls(self) -> list[str]:
         return [f"{self._scheme}://{address}" for address in self.addresses]
 
-    def leader(self) -> int:
-        """The number of the member that leads."""
-        found = [self._status(number) for number in range(len(self.members)) if self.members[number].running]
-        return next(number for number, member, leader in found if member == leader)
+    def leader(self, within: float = 30.0) -> int:
+        """The number of the member that leads, as soon as one does."""
+        until = time.monotonic() + within
+        while time.monotonic() < until:
+            for number, member in enumerate(self.members):
+                if member.running and self._leads(number):
+                    return number
+            time.sleep(0.05)
+        raise TimeoutError(f"no member of etcd led within {within:g} s")
 
-    def _status(self, number: int) -> tuple[int, str, str]:
+    def _leads(self, number: int) -> bool:
         ask = urllib.request.Request(f"http://{self.addresses[number]}/v3/maintenance/status", data=b"{}")
-        with urllib.request.urlopen(ask, timeout=5) as answer:
-            status = json.load(answer)
-        return number, status["header"]["member_id"], status["leader"]
+        try:
+            with urllib.request.urlopen(ask, timeout=5) as answer:
+                status = json.load(answer)
+        except OSError:  # a member that has just started, or hangs
+            return False
+        return bool(status["header"]["member_id"] == status.get("leader"))
 
     def kill(self, number: int) -> None:
         self.members[number].kill()

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from eruca.broker.coordination.etcd import Etcd
+from eruca.broker.coordination.port import Unavailable
+from eruca.broker.failover.group import Group
 from eruca.broker.services.failover.keys import Keys, View
 from eruca.protocol.record import decode_records
 from tests.support.clocks import Clock, shifted_clock
@@ -161,30 +164,33 @@ class FailoverCluster:
         self.brokers[number].close_pipes()
 
     async def view(self) -> View:
-        """What etcd has of the group."""
+        """What etcd has of the group. Raises Unavailable."""
         etcd = Etcd(self.etcd.urls)
         try:
             return KEYS.view(await etcd.read_all(KEYS.prefix))
         finally:
             await etcd.close()
 
+    async def found(self, wanted: Callable[[Group], bool], within: float = 30.0) -> Group:
+        """Wait until etcd answers with a group that is as wanted; it may be away meanwhile."""
+        async with asyncio.timeout(within):
+            while True:
+                with suppress(Unavailable):
+                    if (known := (await self.view()).known) is not None and wanted(known.group):
+                        return known.group
+                await asyncio.sleep(0.02)
+
     async def master(self) -> int:
         """The broker that etcd names, whoever else passes on what it is sent."""
-        known = (await self.view()).known
-        assert known is not None
-        return known.group.master_broker_id
+        return (await self.found(lambda group: True)).master_broker_id
 
     async def all_in_set(self, within: float = 30.0) -> None:
         """Wait until every broker is in the set."""
-        async with asyncio.timeout(within):
-            while (known := (await self.view()).known) is None or known.group.sync_state_set != {*self.numbers}:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await self.found(lambda group: group.sync_state_set == {*self.numbers}, within)
 
     async def led_by_another(self, than: int, within: float = 30.0) -> None:
         """Wait until etcd names another master than this one."""
-        async with asyncio.timeout(within):
-            while (known := (await self.view()).known) is None or known.group.master_broker_id == than:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await self.found(lambda group: group.master_broker_id != than, within)
 
     async def hand_over(self, to: int) -> None:
         """Have the master hand the mastership over; AssertionError with what it said if it did not."""
