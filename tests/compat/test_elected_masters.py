@@ -47,7 +47,7 @@ def ours(tmp_path: Path) -> Iterator[ErucaNameServer]:
 
 @pytest.fixture
 def controller(tmp_path: Path) -> Iterator[ApacheController]:
-    controller = ApacheController("5.3.3", tmp_path / "controller")
+    controller = ApacheController("5.3.3", tmp_path / "controller", {"scanNotActiveBrokerInterval": "1000"})
     yield controller
     controller.stop()
 

@@ -171,7 +171,7 @@ async def watched(folder: Path, count: int, name: str, *, lossy: bool = False) -
     async with FailoverCluster(folder, count, settings, machines=True, lossy=lossy) as group:
         await group.send()
         await group.all_in_set()
-        async with GroupLoad(group, witness, dice, REST) as load:
+        async with GroupLoad(group, witness, dice, rest=REST) as load:
             run = Run(group, load, dice)
             try:
                 yield run
@@ -284,6 +284,17 @@ def test_what_is_seen_and_changes_is_found() -> None:
     witness = told()
     witness.see(0, 1, b"0/1/0/")
     assert any(fault.startswith("changed") for fault in witness.faults(FOUND))
+
+
+def test_what_is_wrong_is_counted_by_its_kind() -> None:
+    assert not told().counts(FOUND).total()
+    assert told().counts({0: []}) == {"lost": 2, "gone": 2, "moved": 0, "twice": 0}
+    assert told().counts({0: [(0, b"0/0/0/"), (2, b"0/0/1/")]}) == {"lost": 0, "gone": 1, "moved": 1, "twice": 0}
+    for kept in (b"0/0/1/", b"0/1/0/"):
+        witness = told()
+        witness.promise(0, 1, b"0/1/0/")
+        counts = witness.counts({0: [(0, b"0/0/0/"), (1, kept)]})
+        assert counts == {"lost": 1, "gone": kept == b"0/1/0/", "moved": 0, "twice": 1}, kept
 
 
 def test_logs_that_differ_are_found() -> None:

@@ -109,10 +109,24 @@ class ApacheBroker:
 
 
 class ApacheController:
-    """A controller of that release, 5.x: of the brokers of a name it makes one the master; `address` is ip:port."""
+    """A controller of that release, 5.x: of the brokers of a name it makes one the master; `address` is ip:port.
 
-    def __init__(self, release: str, home: Path) -> None:
-        self.port = free_port()
+    One of `ports` if it has others beside it: it listens on the one of that `number`. `properties` go to its file,
+    `options` to Java.
+    """
+
+    def __init__(
+        self,
+        release: str,
+        home: Path,
+        properties: Mapping[str, str] | None = None,
+        *,
+        ports: Sequence[int] = (),
+        number: int = 0,
+        options: Sequence[str] = (),
+    ) -> None:
+        ports = ports or [free_port()]
+        self.port = ports[number]
         self.address = f"127.0.0.1:{self.port}"
         home.mkdir(parents=True, exist_ok=True)
         conf = _prepare(
@@ -120,14 +134,15 @@ class ApacheController:
             "controller",
             {
                 "controllerDLegerGroup": "judges",
-                "controllerDLegerPeers": f"n0-{self.address}",
-                "controllerDLegerSelfId": "n0",
+                "controllerDLegerPeers": ";".join(f"n{each}-127.0.0.1:{port}" for each, port in enumerate(ports)),
+                "controllerDLegerSelfId": f"n{number}",
                 "controllerStorePath": str(home / "controller"),
                 "mappedFileSize": str(16 << 20),
-                "scanNotActiveBrokerInterval": "1000",
+                **(properties or {}),
             },
         )
-        self.process = Process([*_java(release, home, _HEAP, "controller"), "-c", str(conf)], home / "controller.out")
+        command = _java(release, home, (*_HEAP, *options), "controller")
+        self.process = Process([*command, "-c", str(conf)], home / "controller.out")
         self.process.wait_for_port(self.port)
 
     def stop(self) -> None:

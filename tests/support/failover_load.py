@@ -1,9 +1,10 @@
 """Producers and readers of a group that elects its master, and the judge of what they were told and saw.
 
 Owns the load: each producer sends one message after the other to whoever takes it, and looks elsewhere after each
-refusal; no message is sent twice. Readers pull from all brokers, whatever their role. Every sentence of ``faults`` is a
-promise that was not kept: acknowledged and lost, or changed; promised twice at one offset; seen, and gone or changed;
-out of order.
+refusal; no message is sent twice. With ``looks`` one producer of each queue keeps to the master that it knows, as
+Apache's client does until it asks for the route again. Readers pull from all brokers, whatever their role. Every
+sentence of ``faults`` is a promise that was not kept: acknowledged and lost, or changed; promised twice at one offset;
+seen, and gone or changed; out of order.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.record import decode_records
-from tests.support.failover_cluster import FailoverCluster
 from tests.support.history import Found, History, judge
-from tests.support.load import QUEUES, pull, send
+from tests.support.load import QUEUES, TOPIC, pull, send
 from tests.support.peers import Peer
 
 PRODUCERS = 2
@@ -38,11 +39,13 @@ class Witness:
         self.seen: dict[tuple[int, int], bytes] = {}
         self.at_once: list[str] = []
         """What was wrong as soon as it was said or shown."""
+        self._displaced: list[tuple[tuple[int, int], bytes]] = []
 
     def promise(self, queue: int, offset: int, body: bytes) -> None:
         """A broker acknowledged it."""
         former = self.history.told.get((queue, offset))
         if former is not None:
+            self._displaced.append(((queue, offset), former.body))
             self.at_once.append(f"twice: offset {offset} of queue {queue} is {former.body[:40]!r}, and {body[:40]!r}")
         self.history.promise(queue, offset, body, time.monotonic())
 
@@ -67,18 +70,58 @@ class Witness:
         # what was not acknowledged may come later, from a broker that slept
         return [*self.at_once, *judge(self.history, acknowledged), *gone]
 
+    def counts(self, found: Found) -> Counter[str]:
+        """The same in numbers: messages ``lost`` (acknowledged, and nowhere) and ``moved`` (acknowledged, and at
+        another offset), offsets that were promised ``twice``, offsets ``gone`` (what was seen there is there no
+        more)."""
+        there = {(queue, offset): body for queue, messages in found.items() for offset, body in messages}
+        kept = {*there.values()}
+        promised = [*((place, told.body) for place, told in self.history.told.items()), *self._displaced]
+        missed = [body for place, body in promised if there.get(place) != body]
+        return Counter(
+            lost=sum(body not in kept for body in missed),
+            moved=sum(body in kept for body in missed),
+            twice=len(self._displaced),
+            gone=sum(there.get(place) != body for place, body in self.seen.items()),
+        )
+
+
+class Group(Protocol):
+    """Brokers by their number."""
+
+    @property
+    def numbers(self) -> range: ...
+
+    def address(self, number: int) -> str:
+        """Where clients find a broker."""
+
 
 class GroupLoad:
-    """Producers and readers under way; a producer rests so many seconds between two sends."""
+    """Producers and readers under way; they begin with broker ``master``. A producer rests so many seconds between two
+    sends."""
 
-    def __init__(self, group: FailoverCluster, witness: Witness, dice: random.Random, rest: float = 0.0) -> None:
+    def __init__(
+        self,
+        group: Group,
+        witness: Witness,
+        dice: random.Random,
+        *,
+        topic: str = TOPIC,
+        master: int = 1,
+        looks: float = 0.0,
+        rest: float = 0.0,
+    ) -> None:
         self.pause = 0.0
         """The longest time without an acknowledgement since ``begin_round``, in seconds."""
+        self.failed = 0
+        """Sends since then without one, but for those of producers that keep to a master."""
         self._group = group
         self._witness = witness
         self._dice = dice
+        self._topic = topic
+        self._looks = looks
         self._rest = rest
-        self._takes = 1
+        self._takes = master
         self._answered = time.monotonic()
         self._over = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -97,7 +140,7 @@ class GroupLoad:
 
     def begin_round(self) -> None:
         """Measure the pause from now on."""
-        self.pause, self._answered = 0.0, time.monotonic()
+        self.pause, self.failed, self._answered = 0.0, 0, time.monotonic()
 
     async def more(self, count: int, within: float = 60.0) -> None:
         """Wait until so many more were acknowledged."""
@@ -109,14 +152,21 @@ class GroupLoad:
 
     async def _produce(self, queue: int, producer: int) -> None:
         peers: dict[int, Peer] = {}
+        keeps = bool(self._looks) and producer == 0
+        number, look = self._takes, time.monotonic() + self._dice.uniform(0, self._looks)
         while not self._over:
-            number = self._takes
+            if not keeps:
+                number = self._takes
+            elif time.monotonic() >= look:
+                number, look = self._takes, look + self._looks
             body = self._witness.history.next_body(queue, producer, 60)
             offset = await self._took(peers, number, queue, body)
             if offset is None:
                 await asyncio.sleep(0.02)
-                if self._takes == number:
-                    self._takes = number % len(self._group.numbers) + 1
+                if not keeps:
+                    self.failed += 1
+                    if self._takes == number:
+                        self._takes = number % len(self._group.numbers) + 1
                 continue
             now = time.monotonic()
             self.pause, self._answered = max(self.pause, now - self._answered), now
@@ -126,7 +176,7 @@ class GroupLoad:
 
     async def _took(self, peers: dict[int, Peer], number: int, queue: int, body: bytes) -> int | None:
         try:
-            answer = await send(await self._peer(peers, number), queue, body, within=PATIENCE)
+            answer = await send(await self._peer(peers, number), queue, body, topic=self._topic, within=PATIENCE)
         except (OSError, EOFError, TimeoutError):
             await _hang_up(peers, number)
             return None
@@ -146,7 +196,8 @@ class GroupLoad:
             number, queue = self._dice.choice(self._group.numbers), self._dice.randrange(QUEUES)
             offset = ends[queue] if self._dice.random() < 0.8 else self._dice.randrange(ends[queue] + 1)
             try:
-                answer = await asyncio.wait_for(pull(await self._peer(peers, number), queue, offset), PATIENCE)
+                peer = await self._peer(peers, number)
+                answer = await asyncio.wait_for(pull(peer, queue, offset, topic=self._topic), PATIENCE)
                 records = decode_records(answer.body, check=True) if answer.code == 0 else []
             except (OSError, EOFError, TimeoutError, ProtocolError):
                 await _hang_up(peers, number)

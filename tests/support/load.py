@@ -101,7 +101,7 @@ async def pull(peer: Peer, queue: int, offset: int, *, topic: str = TOPIC, group
 
 
 async def read(
-    address: str, history: History | None = None, *, check: bool = True
+    address: str, history: History | None = None, *, check: bool = True, topic: str = TOPIC
 ) -> dict[int, list[tuple[int, bytes]]]:
     """All messages of the topic by queue, or those that the history has not settled yet.
 
@@ -110,15 +110,15 @@ async def read(
     peer = await Peer().connect(address)
     try:
         since = history.settled if history is not None else {}
-        return {queue: await _read_queue(peer, queue, since.get(queue, 0), check) for queue in range(QUEUES)}
+        return {queue: await _read_queue(peer, queue, since.get(queue, 0), check, topic) for queue in range(QUEUES)}
     finally:
         await peer.close()
 
 
-async def _read_queue(peer: Peer, queue: int, offset: int, check: bool) -> list[tuple[int, bytes]]:
+async def _read_queue(peer: Peer, queue: int, offset: int, check: bool, topic: str) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
     while True:
-        answer = await pull(peer, queue, offset)
+        answer = await pull(peer, queue, offset, topic=topic)
         if answer.code == _NOT_FOUND:
             return found
         assert answer.code == _FOUND or answer.code in _GONE_ON, answer
