@@ -127,6 +127,8 @@ class Round:
     """Whether another broker was elected."""
     together: bool = False
     """Whether both brokers were in the set at its end."""
+    joined: float = 0.0
+    """Seconds until then, since the former master was started again, or had been awake for a while."""
     equal: bool = False
     """Whether both had the same log then."""
     counts: Counter[str] = field(default_factory=Counter)
@@ -140,7 +142,7 @@ class Round:
         return (
             f"pause {self.pause:.2f} s, {self.failed} failed, {self.witness.history.acknowledged:,} acknowledged: "
             f"{wrong}; {'another one led' if self.led else 'nobody else led'}, "
-            f"{'together again' if self.together else 'NOT TOGETHER AGAIN'}, "
+            f"{f'together after {self.joined:.1f} s more' if self.together else 'NOT TOGETHER AGAIN'}, "
             f"logs {'equal' if self.equal else 'NOT EQUAL'}, load {os.getloadavg()[0]:.1f}"
         )
 
@@ -155,7 +157,9 @@ async def one_round(group: Cluster, happens: str, this: Round) -> None:
             load.begin_round()
             try:
                 this.led = await HARMS[happens][1](group, load, master)
+                mended = time.monotonic()
                 await group.all_in_set(TOGETHER)
+                this.joined = time.monotonic() - mended
                 await load.more(100)
                 this.together = True
             finally:
