@@ -3,8 +3,8 @@
 Run: ``python -m tests.bench.failover_apache [--of SYSTEM,...] [--happens HARM,...] [--rounds N]`` (all, and 10 rounds
 of each; needs Debian's etcd-server, Java and Maven). Each system is two brokers of one group, a nameserver, and three
 members of what elects (etcd; RocketMQ's controllers), all on this machine, with the settings of their makers but for
-small files. RocketMQ runs with ``allAckInSyncStateSet=false``, its default: one machine acknowledges; and with true:
-all of its set do.
+small files, small heaps and no fast failure of sends that wait. RocketMQ runs with ``allAckInSyncStateSet=false``, its
+default: one machine acknowledges; and with true: all of its set do.
 
 In each round the master gets kill -9, and starts again when another one leads; or SIGSTOP, and after 20 s SIGCONT.
 Meanwhile eight producers send, each waits for its answer. Half of them look elsewhere after each failure; the others
