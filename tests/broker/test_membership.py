@@ -412,6 +412,21 @@ async def test_each_change_of_a_brokers_part_has_a_line_with_its_reason(group: G
     assert "broker 2 is lost, or made no progress" in {line["reason"] for line in lines if "state" not in line}
 
 
+async def test_a_broker_without_a_master_says_who_may_be_elected(group: Group) -> None:
+    one, two = await group.start(1), await group.start(2)
+    await group.led({1, 2})
+    assert await sent(one, 3) == [0] * 3
+    await group.stop(2)
+    await group.led({1})
+    await group.stop(1)
+    two = await group.start(2)
+    await until(lambda: "only these brokers may be elected: 1" in two.broker.readiness.reasons.get("master", ""))
+    await group.stop(2)
+    shutil.rmtree(one.folder / "store")
+    one = await group.start(1)
+    await until(lambda: "broker 1 has another store" in one.broker.readiness.reasons.get("master", ""))
+
+
 async def test_a_stop_of_the_last_one_waits_for_nobody(group: Group) -> None:
     one = await group.start(1)
     await group.led({1})

@@ -249,7 +249,7 @@ DOUBTFUL = [
         "fileReservedTime is set again; the value of broker.conf:4 does not count",
     ),
     ("regionId=west ", "the value of regionId begins or ends with a blank, which is part of it: 'west '"),
-    ("brokerId=3", "brokerId 3 does not count: a master has 0"),
+    ("brokerId=3", "brokerId 3 does not count: a master has 0; set brokerId=0, or brokerRole=SLAVE for a slave"),
     ("brokerPermission=4", "brokerPermission 4 lets nobody write: 6 is for both"),
     ("brokerPermission=2", "brokerPermission 2 lets nobody read: 6 is for both"),
     ("brokerPermission=1", "brokerPermission 1 lets nobody write or read: 6 is for both"),

@@ -83,7 +83,20 @@ class Membership:
     def fault(self) -> str | None:
         """Why this broker does not copy the master's log; None while it does."""
         refusal = self._broker.store.replicator.refusal
-        return refusal if refusal is not None or self._links.master.connected else NO_MASTER
+        return refusal if refusal is not None or self._links.master.connected else self._why_no_master()
+
+    def _why_no_master(self) -> str:
+        view, member = self.driver.view, self.driver.member
+        if view is None or view.known is None or view.master is not None:
+            return NO_MASTER
+        group = view.known.group
+        able = ", ".join(map(str, sorted(group.sync_state_set)))
+        if member.broker_id in group.sync_state_set and not group.has(member.broker_id, member.store):
+            return (
+                f"{NO_MASTER}: only brokers {able} with the stores that etcd knows may be elected, and broker "
+                f"{member.broker_id} has another store; bring its former disk back, or see no-master in the runbook"
+            )
+        return f"{NO_MASTER}: nobody leads, and only these brokers may be elected: {able}; start them"
 
     async def start(self, ha: socket.socket) -> None:
         """Take part from now on; the broker runs as a slave. Raises StoreDamaged, OSError."""

@@ -74,7 +74,8 @@ def _role(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:
     elif config.is_slave and config.broker_id == 0:
         yield Finding("brokerId", SLAVE_ID)
     if not config.is_slave and config.broker_id != 0 and not elects:
-        yield Finding("brokerId", f"{config.broker_id} does not count: a master has 0; set brokerRole=SLAVE", False)
+        sentence = f"{config.broker_id} does not count: a master has 0; set brokerId=0, or brokerRole=SLAVE for a slave"
+        yield Finding("brokerId", sentence, False)
     if config.is_slave and not config.nameservers and store.ha_master_address is None and not elects:
         sentence = "is SLAVE, and nobody names its master: set namesrvAddr, or haMasterAddress"
         yield Finding("brokerRole", sentence, False)

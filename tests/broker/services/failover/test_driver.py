@@ -379,3 +379,12 @@ async def test_another_disk_is_no_member_before_it_has_copied_all(
     await group.start(3)
     await group.led(by=1, members={1, 2, 3})
     await group.all_have(10)
+
+
+async def test_a_broker_whose_own_key_was_deleted_puts_it_again(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    await three(group)
+    await FakeClient(etcd).change({}, [], [KEYS.member(2)])
+    await until(lambda: KEYS.member(2) in etcd.keys)
+    await until(lambda: all(set(m.driver.view.present) == {1, 2, 3} for m in group.machines.values() if m.driver.view))

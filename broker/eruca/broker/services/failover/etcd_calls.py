@@ -229,6 +229,9 @@ class EtcdCalls:
     async def _read(self) -> None:
         view = self._keys.view(await self._coordinator.read_all(self._keys.prefix))
         self.view = view
+        if self._stated is not None and self._me.broker_id not in view.present:
+            self._stated = None  # somebody has deleted the key: put it again
+            self.want()
         if view.known is not None:
             self._driver.post(Read(view.known.group, view.known.revision))
         else:
