@@ -45,7 +45,10 @@ COMMANDS_RUN_BY = {
     "docs/rewind.md": "tests/system/test_rewind_page.py",
     "docs/runbook.md": "tests/runbook/test_alarms.py",
     **dict.fromkeys(
-        ("deploy/README.md", "docs/app.md", "docs/client.md", "docs/observability.md", "docs/security.md"),
+        (
+            *("deploy/README.md", "docs/app.md", "docs/client.md", "docs/observability.md", "docs/replication.md"),
+            "docs/security.md",
+        ),
         "tests/house/test_examples.py",
     ),
 }

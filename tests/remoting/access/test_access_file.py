@@ -68,6 +68,20 @@ def test_the_file_of_the_documentation() -> None:
     assert account.group("any") == SUB
 
 
+def test_the_file_to_begin_with_has_the_three_accounts_of_a_cluster() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
+    [example] = re.findall(r"(?s)```yaml\n(accounts:.*?)```", page)
+    [tools] = re.findall(r"(?s)```yaml\n(accessKey:.*?)```", page)
+
+    file = read_access_file(example, "security.md")
+
+    operator, brokers, orders = file.accounts
+    assert file.warnings == []
+    assert (operator.admin, brokers.broker, orders.admin, orders.broker) == (True, True, False, False)
+    assert tools == f"accessKey: {brokers.access_key}\nsecretKey: {brokers.secret_key}\n"
+    assert [orders.topic(name) for name in ("Orders", "Others")] == [PUB | SUB, DENY]
+
+
 def test_keys_of_erucas_own() -> None:
     file = read_access_file(
         "brokerAddresses: [10.0.0.7]\n"
