@@ -93,8 +93,8 @@ class Membership:
         able = ", ".join(map(str, sorted(group.sync_state_set)))
         if member.broker_id in group.sync_state_set and not group.has(member.broker_id, member.store):
             return (
-                f"{NO_MASTER}: broker {member.broker_id} has another store than etcd knows, and only these brokers with "
-                f"their stores may be elected: {able}; bring its former disk back, or see no-master in the runbook"
+                f"{NO_MASTER}: broker {member.broker_id} has another store than etcd knows, and only these brokers "
+                f"with their stores may be elected: {able}; bring its former disk back, or see no-master in the runbook"
             )
         return f"{NO_MASTER}: nobody leads, and only these brokers may be elected: {able}; start them"
 
