@@ -21,6 +21,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from eruca.client import PullConsumer
 from eruca.spark_connector.errors import SinkError
 from eruca.spark_connector.runtime import clients
+from eruca.spark_connector.runtime.boundary import boundary
 from eruca.spark_connector.sink_options import SinkOptions, own_name
 from eruca.spark_connector.write.encoder import Encoder, MessageBatch, SingleMessage
 from eruca.spark_connector.write.half_messages import HalfMessage, TransactionEnder
@@ -200,16 +201,19 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = options
         self._write = options.write_id or uuid.uuid4().hex
 
+    @boundary
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """In a task."""
         context = TaskContext.get()
         assert context is not None
         return write_rows(self._options, Origin(self._write, 0, context.partitionId()), iterator)
 
+    @boundary
     def commit(self, messages: Sequence[Any]) -> None:
         """At the driver."""
         commit_write(self._options, messages)
 
+    @boundary
     def abort(self, messages: Sequence[Any]) -> None:
         """At the driver."""
         abort_write(self._options, messages)
@@ -221,6 +225,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
+    @boundary
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """In a task."""
         context = TaskContext.get()
@@ -230,10 +235,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise SinkError("This trigger has no batches: use processingTime or availableNow.")
         return write_rows(self._options, Origin(query, int(epoch), context.partitionId()), iterator)
 
+    @boundary
     def commit(self, messages: Sequence[Any], batchId: int) -> None:
         """At the driver."""
         commit_write(self._options, messages)
 
+    @boundary
     def abort(self, messages: Sequence[Any], batchId: int) -> None:
         """At the driver."""
         abort_write(self._options, messages)

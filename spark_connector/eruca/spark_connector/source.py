@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.options import read_options
 from eruca.spark_connector.runtime import log_level
+from eruca.spark_connector.runtime.boundary import boundary
 from eruca.spark_connector.runtime.installed import check_python, is_remote
 from eruca.spark_connector.schema import check_projection, default_schema
 from eruca.spark_connector.sink_options import SinkOptions, check_columns, read_sink_options
@@ -46,6 +47,7 @@ class RocketMQDataSource(DataSource):
         """All columns but those that must be asked for."""
         return default_schema()
 
+    @boundary
     def reader(self, schema: StructType) -> BatchReader:
         """Called by Spark for ``spark.read``. Raises BadOption."""
         from eruca.spark_connector.read.batch import BatchReader
@@ -65,12 +67,14 @@ class RocketMQDataSource(DataSource):
         except BadOption as error:
             return _RefusingReader(error)
 
+    @boundary
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Called by Spark for ``df.write``. Raises BadOption."""
         from eruca.spark_connector.sink import BatchWriter
 
         return BatchWriter(self._sink_options(schema, overwrite, streaming=False))
 
+    @boundary
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Called by Spark for ``writeStream``. Raises BadOption."""
         from eruca.spark_connector.sink import StreamWriter
@@ -92,7 +96,7 @@ class _RefusingReader(DataSourceStreamReader):
     """
 
     def __init__(self, error: BadOption) -> None:
-        self._error = error
+        self._error = error.with_traceback(None)  # of streamReader
 
     def initialOffset(self) -> dict[str, Any]:
         """Of a new query."""

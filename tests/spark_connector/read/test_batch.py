@@ -150,6 +150,7 @@ def test_the_last_line_of_an_error_says_what_is_wrong(
     text = str(raised.value).split("SQLSTATE")[0].split("JVM stacktrace")[0]
     last = [line for line in text.splitlines() if line.strip()][-1]
     assert sentence in last
+    assert text.count('  File "') <= 2, text
 
 
 def test_offsets_that_are_gone_are_an_error_unless_that_is_allowed(spark: SparkSession, topic: Topic) -> None:

@@ -178,6 +178,39 @@ def test_a_broker_that_is_away_too_long_ends_the_query(own: ErucaCluster, source
         rows(reader, start, end)
 
 
+def test_sizes_of_messages_are_asked_for_as_long_as_a_broker_may_be_away(
+    own: ErucaCluster, source: tuple[Topic, StreamReader]
+) -> None:
+    topic, _ = source
+    given = {"maxBytesPerTrigger": "1", "latestOffsetCacheMs": "600000"}
+    reader, hasty = stream(own, **given), stream(own, **given, brokerLossTimeoutMs="300")
+    ends = {}
+    for each in (reader, hasty):
+        first = each.latestOffset(each.initialOffset(), each.getDefaultReadLimit())
+        ends[each] = each.latestOffset(first, each.getDefaultReadLimit())  # looks where the queues end
+    topic.close()
+    own.broker.stop()
+
+    with pytest.raises(SourceError, match=r"^broker-a has not answered for 0\.3 s \(brokerLossTimeoutMs\)"):
+        hasty.latestOffset(ends[hasty], hasty.getDefaultReadLimit())
+    with ThreadPoolExecutor(1) as pool:
+        planning = pool.submit(reader.latestOffset, ends[reader], reader.getDefaultReadLimit())
+        with pytest.raises(TimeoutError):
+            planning.result(timeout=0.5)
+        own.broker = ErucaBroker(own.home, own.address)
+        assert rows(reader, ends[reader], planning.result(timeout=60)) == 1
+
+
+@pytest.mark.parametrize("given", [{"pullGroup": "lake", "createPullGroup": "true"}, {"sqlFilter": "n > 3"}])
+def test_what_is_settled_before_the_first_pull_waits_for_a_broker_too(
+    own: ErucaCluster, source: tuple[Topic, StreamReader], given: dict[str, str]
+) -> None:
+    options = {"nameServer": own.address, "subscribe": "outages", "brokerLossTimeoutMs": "100", **given}
+    reader = BatchReader(read_options(options, streaming=False), default_schema(), 1)
+    with silent(own.broker.process), pytest.raises(SourceError, match=r"^broker-a has not answered for 0\.1 s"):
+        reader.partitions()
+
+
 def test_queues_of_a_topic_that_is_not_subscribed_any_more_are_not_read(
     own: ErucaCluster, source: tuple[Topic, StreamReader]
 ) -> None:

@@ -20,10 +20,12 @@ from eruca.spark_connector.read.batch import BatchReader
 from eruca.spark_connector.read.stream import StreamReader
 from eruca.spark_connector.runtime import clients
 from eruca.spark_connector.schema import default_schema
-from tests.support.pairs import MASTERS, Pairs, eventually
+from tests.support import raw
+from tests.support.pairs import MASTERS, SLAVES, Pairs, eventually
 from tests.support.spark import COLUMNS, Rows, assert_rows, rows_of
 
 ALL = ReadAllAvailable()
+GROUPS = 201
 WANTED = {b"%d" % number for number in range(40)}
 
 
@@ -58,7 +60,8 @@ async def test_masters_die_and_reading_goes_on(tmp_path: Path) -> None:
             assert reader.latestOffset(end, ALL) is end
 
         def begin_without_masters() -> None:
-            batch = BatchReader(read_options(given, streaming=False), default_schema(), 2)
+            with_group = {**given, "pullGroup": "lake", "createPullGroup": "true"}
+            batch = BatchReader(read_options(with_group, streaming=False), default_schema(), 2)
             assert sorted(bodies(batch, list(batch.partitions()))) == sorted(WANTED)
             reader = StreamReader(streaming, default_schema(), 2)
             ends = StreamOffset.from_json(reader.latestOffset(reader.initialOffset(), ALL))
@@ -72,7 +75,8 @@ async def test_masters_die_and_reading_goes_on(tmp_path: Path) -> None:
                 bodies(reader, parts)
 
         def read_past_a_silent_master() -> None:
-            options = read_options({**given, "pullTimeoutMs": "400"}, streaming=False)
+            group = {"pullGroup": "lake", "createPullGroup": "true"}  # slaves know it, too, once it is made
+            options = read_options({**given, **group, "pullTimeoutMs": "400"}, streaming=False)
             batch = BatchReader(options, default_schema(), 2)
             parts = list(batch.partitions())
             for step in (signal.SIGSTOP, signal.SIGCONT):
@@ -81,6 +85,9 @@ async def test_masters_die_and_reading_goes_on(tmp_path: Path) -> None:
 
         with fresh_clients():
             await asyncio.to_thread(read_past_a_silent_master)
+            await eventually(
+                lambda: all(b'"lake"' in raw.ask(pairs.broker_address(each), GROUPS)[1] for each in SLAVES)
+            )
             reader, end = await asyncio.to_thread(plan_with_masters)
             for master in MASTERS:
                 pairs.kill(master)

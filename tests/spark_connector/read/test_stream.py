@@ -236,6 +236,7 @@ def test_the_last_line_of_python_in_an_error_says_the_cause(
 
     python = str(raised.value).partition("Traceback")[2].partition("SQLSTATE")[0].splitlines()
     said = [line for line in python[1:] if line and not line.startswith((" ", "\t"))]
+    assert sum(line.startswith("  File ") for line in python) <= 4, "two places of Spark, two of ours"
     assert re.search(rf"^eruca\.spark_connector\.errors\.\w+: .*{sentence}", said[-1]), said
     assert cause_of(raised.value) == said[-1].partition(": ")[2].strip()
     with pytest.raises(SourceError) as clear, clear_errors():

@@ -171,6 +171,7 @@ def test_the_last_line_of_python_in_an_error_says_the_cause(spark: SparkSession,
         traceback = str(raised.value).partition("Traceback")[2].splitlines()
         said = [line for line in traceback[1:] if line and not line.startswith((" ", "\t"))]
         assert re.search(sentence, said[0]), said
+        assert sum(line.startswith("  File ") for line in traceback) <= 2, traceback
 
 
 def test_a_topic_is_never_overwritten(spark: SparkSession, topic: Topic) -> None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from eruca.client import MessageQueue, PullConsumer
+from eruca.client.errors import TopicNotFound
 from eruca.protocol import api, names
 from eruca.protocol.bodies import TopicList
 from eruca.spark_connector.errors import SourceError
@@ -23,7 +24,7 @@ async def find_queues(consumer: PullConsumer, options: Options) -> list[MessageQ
     topics = list(options.subscribe)
     if options.subscribe_pattern is not None:
         topics = await _matching_topics(consumer, options.subscribe_pattern)
-    found = await asyncio.gather(*map(consumer.fetch_queues, topics))
+    found = await asyncio.gather(*(_queues_of(consumer, topic) for topic in topics))
     queues = sorted({queue for queues in found for queue in queues})
     if not queues:
         raise SourceError(f"No queue of {', '.join(topics)} can be read: check the topics' permissions.")
@@ -49,7 +50,7 @@ def _matches(pattern: str, topic: str) -> bool:
 async def _assigned(consumer: PullConsumer, assign: Mapping[str, Mapping[str, tuple[int, ...]]]) -> list[MessageQueue]:
     chosen = []
     for topic, brokers in assign.items():
-        there = set(await consumer.fetch_queues(topic))
+        there = set(await _queues_of(consumer, topic))
         for broker, numbers in brokers.items():
             for number in numbers:
                 queue = MessageQueue(topic, broker, number)
@@ -63,9 +64,27 @@ async def _assigned(consumer: PullConsumer, assign: Mapping[str, Mapping[str, tu
     return sorted(chosen)
 
 
+async def _queues_of(consumer: PullConsumer, topic: str) -> list[MessageQueue]:
+    try:
+        return await consumer.fetch_queues(topic)
+    except TopicNotFound as error:
+        stored = consumer.session.names.to_broker(topic)
+        asked = "" if stored == topic else f", where the option namespace makes it {stored}"
+        raise SourceError(f"{error} Look for its name in `mqadmin topicList`{asked}.") from error
+
+
 async def _matching_topics(consumer: PullConsumer, pattern: str) -> list[str]:
-    answer = await consumer.session.nameservers.call(api.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-    topics = [topic for topic in sorted(set(TopicList.decode(answer.body).topic_list)) if _matches(pattern, topic)]
+    ask = consumer.session.nameservers.call
+    known, own = await asyncio.gather(
+        ask(api.GET_ALL_TOPIC_LIST_FROM_NAMESERVER), ask(api.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+    )
+    named = TopicList.decode(own.body).topic_list  # each cluster and broker has a topic of its name
+    left_out = {*named, *map(names.reply_topic, named)}
+    topics = [
+        topic
+        for topic in sorted(set(TopicList.decode(known.body).topic_list))
+        if topic not in left_out and _matches(pattern, topic)
+    ]
     if not topics:
         raise SourceError(f'subscribePattern="{pattern}" matches no topic: the whole name has to match.')
     return topics

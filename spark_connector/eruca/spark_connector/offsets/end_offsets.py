@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from eruca.client import MessageQueue, PullConsumer
-from eruca.client.errors import ClientError, NameserverUnreachable, TopicNotFound
+from eruca.client.errors import ClientError, NameserverUnreachable
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.offsets import bounds
 from eruca.spark_connector.offsets.discovery import find_queues
@@ -62,7 +62,7 @@ async def reachable_end_offsets(
     queues: set[MessageQueue] = {*known}
     try:
         queues.update(await find_queues(consumer, options))
-    except (NameserverUnreachable, TopicNotFound, SourceError) as error:
+    except (NameserverUnreachable, SourceError) as error:
         if not known:
             raise
         unseen = error

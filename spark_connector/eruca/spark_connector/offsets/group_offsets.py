@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from functools import partial
 
 from eruca.client import MessageQueue, PullConsumer
 from eruca.client.errors import BrokerRefused, TopicNotFound
@@ -16,7 +17,7 @@ from eruca.protocol.bodies import PERM_READ, PERM_WRITE, ConsumerOffsets
 from eruca.protocol.headers.topics import CreateTopic
 from eruca.spark_connector.offsets.positions import Positions
 from eruca.spark_connector.runtime import replicas
-from eruca.spark_connector.runtime.retry import ask_each
+from eruca.spark_connector.runtime.retry import ask_each, retry
 
 log = logging.getLogger("eruca.spark")
 
@@ -59,7 +60,8 @@ async def stored(consumer: PullConsumer, group: str, queues: Iterable[MessageQue
     to_broker = consumer.session.names.to_broker
     for broker, one in {queue.broker_name: queue for queue, offset in found.items() if offset == 0}.items():
         try:
-            answer, _ = await replicas.ask(consumer, one, api.GET_ALL_CONSUMER_OFFSET)
+            ask = partial(replicas.ask, consumer, one, api.GET_ALL_CONSUMER_OFFSET)
+            answer, _ = await retry(consumer, one.topic, ask)
         except BrokerRefused as error:
             log.warning("%s does not say whether group %s has an offset, so that 0 counts: %s", broker, group, error)
             continue

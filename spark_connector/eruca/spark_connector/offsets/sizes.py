@@ -18,40 +18,45 @@ from eruca.protocol.headers.pull import QueryConsumeQueue
 from eruca.protocol.queues import MessageQueue
 from eruca.spark_connector.offsets.positions import OffsetRange, Positions, share_out
 from eruca.spark_connector.runtime import replicas
-from eruca.spark_connector.runtime.retry import retry
+from eruca.spark_connector.runtime.retry import retry_while_away
 
 PIECES: Final = 8
 PIECE: Final = 128
 """Messages of a piece. A range that is not longer than all pieces is measured whole."""
 
 
-async def fit_into(consumer: PullConsumer, starts: Positions, ends: Positions, most: int) -> dict[MessageQueue, int]:
-    """``ends``, or nearer ones, so that about ``most`` bytes are stored in between; never fewer than one message."""
+async def fit_into(
+    consumer: PullConsumer, starts: Positions, ends: Positions, most: int, within: float | None
+) -> dict[MessageQueue, int]:
+    """``ends``, or nearer ones, so that about ``most`` bytes are stored in between; never fewer than one message.
+
+    A broker that is away is asked again for ``within`` seconds, as the tasks of the batch would do. Raises SourceError.
+    """
     while True:
         ranges = [OffsetRange(queue, starts[queue], end) for queue, end in ends.items() if starts[queue] < end]
         count = sum(len(each) for each in ranges)
-        size = sum(await asyncio.gather(*(_size(consumer, each) for each in ranges)))
+        size = sum(await asyncio.gather(*(_size(consumer, each, within) for each in ranges)))
         if size <= most or count <= 1:
             return dict(ends)
         ends = share_out(starts, ends, max(1, int(count * most / size)))
 
 
-async def _size(consumer: PullConsumer, whole: OffsetRange) -> float:
+async def _size(consumer: PullConsumer, whole: OffsetRange, within: float | None) -> float:
     """The bytes that the messages of a range have in the store, compressed and with their properties."""
     last = whole.end - PIECE
     spread = [whole.start + (last - whole.start) * place // (PIECES - 1) for place in range(PIECES)]
     parts = [whole] if len(whole) <= PIECE * PIECES else [OffsetRange(whole.queue, at, at + PIECE) for at in spread]
-    found = await asyncio.gather(*(_sizes(consumer, each) for each in parts))
+    found = await asyncio.gather(*(_sizes(consumer, each, within) for each in parts))
     sizes = [size for each in found for size in each]
     return sum(sizes) * len(whole) / len(sizes) if sizes else 0.0
 
 
-async def _sizes(consumer: PullConsumer, part: OffsetRange) -> list[int]:
+async def _sizes(consumer: PullConsumer, part: OffsetRange, within: float | None) -> list[int]:
     """Of each message; fewer where the broker has fewer, or stops at the end of a file as Apache's does."""
     queue = part.queue
     header = QueryConsumeQueue(topic=queue.topic, queue_id=queue.queue_id, index=part.start, count=len(part))
     asking = partial(replicas.ask, consumer, queue, api.QUERY_CONSUME_QUEUE, header)
-    answer, _ = await retry(consumer, queue.topic, asking)
+    answer, _ = await retry_while_away(consumer, queue, asking, within)
     if not answer.body:
         return []
     return [unit.physic_size for unit in QueryConsumeQueueResponseBody.decode(answer.body).queue_data]

@@ -29,6 +29,7 @@ from eruca.spark_connector.read.description import describe
 from eruca.spark_connector.read.partitions import OffsetPartition, plan_partitions
 from eruca.spark_connector.read.preparation import prepare
 from eruca.spark_connector.runtime import clients
+from eruca.spark_connector.runtime.boundary import boundary
 
 log = logging.getLogger("eruca.spark")
 
@@ -41,6 +42,7 @@ class BatchReader(DataSourceReader):
         self._schema = schema
         self._parallelism = parallelism
 
+    @boundary
     def partitions(self) -> list[OffsetPartition]:
         """The plan. Raises SourceError."""
         ranges = clients.this_process().call(self._options.access, self._plan)
@@ -62,4 +64,5 @@ class BatchReader(DataSourceReader):
         """The rows of a partition."""
         from eruca.spark_connector.read.partition_reader import read_partition  # what plans needs nothing of it
 
-        return read_partition(self._options, self._schema, partition)
+        with boundary:
+            yield from read_partition(self._options, self._schema, partition)

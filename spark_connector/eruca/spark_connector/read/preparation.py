@@ -1,11 +1,13 @@
 """What has to be settled at the brokers before the first pull of a query: its group, and its filter.
 
-Owns the requests that create a subscription group and that let a broker compile an SQL filter.
+Owns the requests that create a subscription group and that let a broker compile an SQL filter. A broker that is away is
+asked again, as by a pull.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from eruca.client import MessageQueue, PullConsumer
 from eruca.client.errors import BrokerRefused
@@ -15,27 +17,34 @@ from eruca.protocol.subscription import SQL92, build_subscription
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.runtime import replicas
+from eruca.spark_connector.runtime.retry import retry_while_away
 
 
 async def prepare(consumer: PullConsumer, options: Options, queues: Iterable[MessageQueue]) -> None:
     """Create the group and check the filter before the first pull. Raises SourceError."""
     chosen = sorted(queues)
     if options.create_pull_group:
-        await _create_group(consumer, chosen)
+        await _create_group(consumer, chosen, options.broker_loss_timeout)
     await check_filter(consumer, options, chosen)
 
 
-async def _create_group(consumer: PullConsumer, queues: Iterable[MessageQueue]) -> None:
-    """Create the group of the consumer at each broker that does not have it; an existing group keeps its settings."""
+async def _create_group(consumer: PullConsumer, queues: Iterable[MessageQueue], within: float | None) -> None:
+    """Create the group of the consumer at each broker that does not have it; an existing group keeps its settings.
+
+    A slave says whether there is one while its master is away, and only a master creates one.
+    """
     group = consumer.session.names.to_broker(consumer.group)
-    for queue in {each.broker_name: each for each in queues}.values():
-        address = await consumer.session.master(queue.broker_name, queue.topic)
-        try:
-            answer = await consumer.session.call(address, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-            if group in SubscriptionGroupWrapper.decode(answer.body).subscription_group_table:
-                continue
-            body = SubscriptionGroupConfig(group_name=group).encode()
+    body = SubscriptionGroupConfig(group_name=group).encode()
+
+    async def create(queue: MessageQueue) -> None:
+        answer, _ = await replicas.ask(consumer, queue, api.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        if group not in SubscriptionGroupWrapper.decode(answer.body).subscription_group_table:
+            address = await consumer.session.master(queue.broker_name, queue.topic)
             await consumer.session.call(address, api.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
+
+    for queue in {each.broker_name: each for each in queues}.values():
+        try:
+            await retry_while_away(consumer, queue, partial(create, queue), within)
         except BrokerRefused as error:
             raise SourceError(
                 f"The broker {queue.broker_name} does not let this account make the group {consumer.group} "
@@ -57,7 +66,8 @@ async def check_filter(consumer: PullConsumer, options: Options, queues: Iterabl
             client_id=consumer.session.client_id, group=consumer.group, subscription_data=subscription
         )
         try:
-            await replicas.ask(consumer, queue, api.CHECK_CLIENT_CONFIG, body=body.encode())
+            ask = partial(replicas.ask, consumer, queue, api.CHECK_CLIENT_CONFIG, body=body.encode())
+            await retry_while_away(consumer, queue, ask, options.broker_loss_timeout)
         except BrokerRefused as error:
             raise SourceError(
                 f'The broker {queue.broker_name} refuses sqlFilter="{options.sql_filter}": {error.remark} '

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 
 from eruca.client import MessageQueue, PullConsumer, PullResult, PullStatus
-from eruca.client.errors import BrokerNotFound, ClientError, NameserverUnreachable
+from eruca.client.errors import ClientError
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.read.spans import BATCH_BYTES, Chunk, Span, Spans
 from eruca.spark_connector.runtime.replicas import MASTER, SLAVE, UNREACHABLE, ReplicaChoice, has_other_replica
-from eruca.spark_connector.runtime.retry import lost, retry
+from eruca.spark_connector.runtime.retry import retry_while_away
 
 IDLE_BACKOFF_SECONDS = (0.1, 0.2, 0.4, 0.8)
 """The wait before each retry of a pull that found nothing and did not advance."""
@@ -72,16 +73,10 @@ class SlowPuller:
             call.exception()  # retrieved, so that asyncio does not log it where nobody waits for it
 
     async def _pull(self, queue: MessageQueue, start: int, end: int) -> PullResult:
-        within = self._options.broker_loss_timeout
+        pull = partial(self._pull_of_a_replica, queue, start, end)
         try:
-            return await retry(
-                self._consumer, queue.topic, lambda: self._pull_of_a_replica(queue, start, end), within=within
-            )
-        except (*UNREACHABLE, BrokerNotFound, NameserverUnreachable) as error:
-            if within is not None:
-                raise SourceError(lost(queue.broker_name, within, error)) from error
-            if not isinstance(error, UNREACHABLE):
-                raise
+            return await retry_while_away(self._consumer, queue, pull, self._options.broker_loss_timeout)
+        except UNREACHABLE as error:
             raise SourceError(
                 f"{queue.broker_name} was asked several times for {queue}, and did not answer within "
                 f"{self._options.pull_timeout_ms} ms (pullTimeoutMs): look whether it is alive and not too busy "

@@ -51,6 +51,7 @@ from eruca.spark_connector.read.description import describe
 from eruca.spark_connector.read.partitions import OffsetPartition, plan_partitions
 from eruca.spark_connector.read.preparation import prepare
 from eruca.spark_connector.runtime import clients
+from eruca.spark_connector.runtime.boundary import boundary
 from eruca.spark_connector.runtime.retry import ask_each, lost
 
 log = logging.getLogger("eruca.spark")
@@ -95,12 +96,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self._options.max_bytes_per_trigger)
         return ReadAllAvailable()
 
+    @boundary
     def prepareForTriggerAvailableNow(self) -> None:
         """Freeze the end of the query."""
         self._target = clients.this_process().call(
             self._options.access, lambda consumer: end_offsets(consumer, self._options)
         )
 
+    @boundary
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch; ``start`` itself where there is nothing to do. Raises SourceError."""
         since = StreamOffset.from_json(start)
@@ -118,18 +121,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             most = self._most_bytes(limit)
             if most is not None:
                 starts, ends = {**since.queues, **began}, following.queues
-                ends = cluster.call(self._options.access, partial(sizes.fit_into, starts=starts, ends=ends, most=most))
+                fit = partial(
+                    sizes.fit_into, starts=starts, ends=ends, most=most, within=self._options.broker_loss_timeout
+                )
+                ends = cluster.call(self._options.access, fit)
                 following = next_end(since, began, ends)
                 assert following is not None, "a message was left"
             end = following
         self._last_batch_at = time.monotonic()
         return end.to_json()
 
+    @boundary
     def reportLatestOffset(self) -> dict[str, Any]:
         """Where the queues end now, for the progress of the query; Spark asks right after ``latestOffset``."""
         looked = self._target is None and self._latest_at is not None
         return {"queues": write_positions((self._latest if looked else self._look()).offsets)}
 
+    @boundary
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetPartition]:
         """The plan of a batch, by its two offsets alone."""
         stop = StreamOffset.from_json(end)
@@ -143,7 +151,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of a partition."""
         from eruca.spark_connector.read.partition_reader import read_partition  # what plans needs nothing of it
 
-        return read_partition(self._options, self._schema, partition)
+        with boundary:
+            yield from read_partition(self._options, self._schema, partition)
 
     # ------------------------------------------------------------------ planning
 
@@ -158,7 +167,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, most = first_end(self._first, latest, _most(limit)), self._most_bytes(limit)
         if most is None:
             return first
-        return StreamOffset(await sizes.fit_into(consumer, self._first, first.queues, most), first.began)
+        within = self._options.broker_loss_timeout
+        return StreamOffset(await sizes.fit_into(consumer, self._first, first.queues, most, within), first.began)
 
     async def _find_began(self, consumer: PullConsumer, since: StreamOffset, latest: EndOffsets) -> Positions:
         """Where the queues begin that are new, or that were created again since the last batch.
@@ -211,7 +221,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._away[broker] = now
                 log.warning("the queues of %s stay where they are, for %g s at most: %s", broker, most, error)
             if now - self._away[broker] >= most:
-                raise SourceError(lost(broker, most, error))
+                raise lost(broker, most, error)
 
     def _most_bytes(self, limit: ReadLimit) -> int | None:
         return None if isinstance(limit, ReadAllAvailable) else self._options.max_bytes_per_trigger

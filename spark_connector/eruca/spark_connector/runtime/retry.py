@@ -16,7 +16,14 @@ from itertools import count
 from typing import TypeVar
 
 from eruca.client import MessageQueue, PullConsumer
-from eruca.client.errors import ClientError, NameserverUnreachable, TopicNotFound
+from eruca.client.errors import (
+    BrokerNotFound,
+    BrokerUnreachable,
+    CallTimeout,
+    ClientError,
+    NameserverUnreachable,
+    TopicNotFound,
+)
 from eruca.spark_connector.errors import SourceError
 
 T = TypeVar("T")
@@ -60,6 +67,21 @@ async def retry(
         with suppress(ClientError):
             await consumer.fetch_queues(topic)
     raise AssertionError("the loop has no end")
+
+
+async def retry_while_away(
+    consumer: PullConsumer, queue: MessageQueue, work: Callable[[], Awaitable[T]], within: float | None
+) -> T:
+    """``retry`` for as long as the broker of a queue may be away (brokerLossTimeoutMs, here in seconds).
+
+    Raises SourceError after that, and the last ClientError where there is no such time.
+    """
+    try:
+        return await retry(consumer, queue.topic, work, within=within)
+    except (BrokerUnreachable, CallTimeout, BrokerNotFound, NameserverUnreachable, TopicNotFound) as error:
+        if within is None:
+            raise
+        raise lost(queue.broker_name, within, error) from error
 
 
 async def ask_each(
