@@ -81,6 +81,15 @@ def test_one_way_to_choose_topics() -> None:
         ({"startingoffsets": "{"}, "it is no JSON"),
         ({"startingoffsets": '{"t": {"b": {"0": -3}}}'}, "a whole number from -2 on"),
         ({"startingoffsets": '{"t": [0]}'}, "an object with a broker of t as key"),
+        ({"startingoffsets": '{"t": {"b": {"0": 1, "0": 3}}}'}, 'cannot be read: "0" is named twice.'),
+        ({"startingoffsets": '{"t": {"b": {"0": 1}}, "t": {"b": {"1": 3}}}'}, 'cannot be read: "t" is named twice.'),
+        ({"startingoffsets": '{"t": {"b": {"0": 1, "00": 3}}}'}, "t, b: the queue 0 is named twice."),
+        ({"startingoffsets": '{"t": {"b": {"٣": 1}}}'}, "is expected to be a queue id and a whole number"),
+        ({"startingoffsets": '{"t":' * 5000}, "it is no JSON"),
+        (
+            {"startingoffsets": '{"t": {"b": {"*": 3}}}', "endingoffsets": '{"t": {"b": {"*": 2}}}'},
+            'startingOffsets names 3 for "*" of t at b, which is above 2 in endingOffsets',
+        ),
         ({"startingoffsets": "group"}, "needs the option commitGroup"),
         ({"endingoffsets": "group"}, 'endingOffsets="group" needs the option commitGroup'),
         (
@@ -96,7 +105,18 @@ def test_one_way_to_choose_topics() -> None:
         ),
         ({"commitgroup": "a b"}, "contains illegal characters"),
         ({"tags": " "}, "The option tags is empty"),
-        ({"tags": "a,b"}, "tags are joined by two bars, 'a || b'"),
+        ({"tags": "a,b"}, "tags are joined by two bars, 'a || b'."),
+        ({"tags": "||"}, "The tag expression '||' names no tag; use '*' for all."),
+        (
+            {"pulltimeoutms": "9" * 20},
+            'The option pullTimeoutMs="99999999999999999999" cannot be read: 2147483647 or less',
+        ),
+        (
+            {"startingtimestamp": "1800000000000000000"},
+            "nanoseconds? A datetime or ms since 1970, such as 1800000000000,",
+        ),
+        ({"startingtimestamp": "yesterday 25:00"}, "'yesterday 25:00' is no time: hour must be in 0..23."),
+        ({"startingtimestamp": "1e12"}, "yesterday 17:30, -30m or 2h ago, or 2h."),
         ({"startingtimestamp": "1800000000"}, "seconds? A datetime or ms since 1970, such as 1800000000000,"),
         ({"startingoffsetsbytimestamp": '{"t": {"b": {"0": 1800000000}}}'}, "seconds? A datetime or ms since 1970"),
         ({"tags": "a", "sqlfilter": "b = 1"}, "Give tags or sqlFilter, not both"),
@@ -113,6 +133,7 @@ def test_what_cannot_be_read_is_said_in_a_sentence(options: dict[str, str], sent
     with pytest.raises(BadOption) as raised:
         read_options({**NEEDED, **options}, streaming=False)
     assert sentence in str(raised.value)
+    assert not str(raised.value).endswith("..")
 
 
 def test_a_stream_has_no_end() -> None:

@@ -15,7 +15,7 @@ from datetime import UTC
 from typing import Any, Final
 
 from eruca.protocol.names import group_fault
-from eruca.protocol.times import parse_time
+from eruca.protocol.times import FORMS, parse_time
 from eruca.spark_connector.errors import BadOption
 
 Readers = Mapping[str, tuple[str, Callable[[str], Any]]]
@@ -55,7 +55,8 @@ def read_values(given: Mapping[str, str], readers: Readers, side: str) -> dict[s
         try:
             values[to] = read(given_text.strip())
         except ValueError as error:
-            raise BadOption(f'The option {name}="{given_text}" cannot be read: {error}.') from None
+            reason = str(error).rstrip(".")
+            raise BadOption(f'The option {name}="{given_text}" cannot be read: {reason}.') from None
     if "name_server" not in values:
         raise BadOption(
             'The option nameServer is missing: give "host:9876", several joined by ";". Spark does not hand over the '
@@ -161,6 +162,11 @@ def milliseconds(given: str) -> int:
     return number(given, 0)
 
 
+def timeout(given: str) -> int:
+    """A number of milliseconds for one request: from 1 on, and at most some weeks, which clocks can add up."""
+    return number(given, most=2**31 - 1)
+
+
 _SIZES: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
@@ -188,13 +194,15 @@ def duration(given: str) -> int:
 
 def timestamp(given: str, now: int) -> int:
     """A point of time in ms since 1970, as mqadmin reads it, or a duration back from ``now``; UTC without a zone."""
+    if given.isdecimal():
+        return int(given)
     try:
         return parse_time(given, now, UTC)
     except ValueError as error:
         try:
             return now - duration(given)
         except ValueError:
-            raise ValueError(f"{error}, or 2h") from None
+            raise ValueError(str(error).replace(FORMS, f"{FORMS}, or 2h")) from None
 
 
 def flag(given: str) -> bool:

@@ -16,10 +16,10 @@ from typing import Any, Final, Literal
 from eruca.client.moments import moment
 from eruca.protocol import names
 from eruca.protocol.compression import MAX_BODY
-from eruca.protocol.subscription import check_tags
+from eruca.protocol.subscription import build_subscription, check_tags
 from eruca.remoting.clock import now_ms
 from eruca.spark_connector.errors import BadOption
-from eruca.spark_connector.offsets.positions import Positions, read_assignment, read_positions
+from eruca.spark_connector.offsets.positions import Positions, named, read_assignment, read_positions
 from eruca.spark_connector.option_parsers import (
     duration,
     flag,
@@ -32,6 +32,7 @@ from eruca.spark_connector.option_parsers import (
     readers_of,
     size,
     text,
+    timeout,
     timestamp,
 )
 from eruca.spark_connector.runtime import access
@@ -71,7 +72,8 @@ def _offsets(text: str) -> str | Positions:
 
 
 def _tags(given: str) -> str:
-    check_tags(text(given))
+    check_tags(given)
+    build_subscription("", given, version=0)
     return given
 
 
@@ -103,9 +105,19 @@ def _assignment(text: str) -> dict[str, dict[str, tuple[int, ...]]]:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError as error:
+        return json.loads(text, object_pairs_hook=_once)
+    except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"it is no JSON ({error})") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names are each there once; of two, JSON takes the last without a word."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f'"{twice}" is named twice')
+    return found
 
 
 # ---------------------------------------------------------------------- options
@@ -143,7 +155,7 @@ class Options(access.Access):
     on_group_reset: str = option(one_of("ignore", "fail"), "ignore")
     pull_batch_size: int = option(number, 1024)
     pull_pipeline: int = option(_pipeline, 64)
-    pull_timeout_ms: int = option(number, 20_000)
+    pull_timeout_ms: int = option(timeout, 20_000)
     arrow_batch_rows: int = option(number, 4096)
     max_body: int = option(number, MAX_BODY)
     latest_offset_cache_ms: int = option(milliseconds, 200)
@@ -263,6 +275,6 @@ def _check_queues(start: str, starts: object, end: str, ends: object) -> None:
     for queue in sorted(starts.keys() & ends.keys()):
         if 0 <= ends[queue] < starts[queue]:
             raise BadOption(
-                f"{_NAMES[start]} names {starts[queue]} for {queue}, which is above {ends[queue]} in {_NAMES[end]}: "
-                "exchange or correct them."
+                f"{_NAMES[start]} names {starts[queue]} for {named(queue)}, which is above {ends[queue]} in "
+                f"{_NAMES[end]}: exchange or correct them."
             )

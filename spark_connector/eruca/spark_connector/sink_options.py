@@ -24,6 +24,7 @@ from eruca.spark_connector.option_parsers import (
     read_values,
     readers_of,
     size,
+    timeout,
     unknown_column,
 )
 from eruca.spark_connector.options import BROKER_LOSS_TIMEOUT_MS
@@ -99,7 +100,7 @@ class SinkOptions(access.Access):
     send_batch_rows: int = option(number, 1024)
     send_batch_bytes: int = option(_size, 64 * 1024)
     send_pipeline: int = option(number, 8)
-    send_timeout_ms: int = option(number, 5000)
+    send_timeout_ms: int = option(timeout, 5000)
     retry_timeout_ms: int = option(milliseconds, 30_000)
     require_send_ok: bool = option(flag, True)
     max_rows_per_second: float | None = option(_rate, None)

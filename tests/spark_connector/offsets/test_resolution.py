@@ -141,6 +141,28 @@ def test_a_pattern_means_retry_topics_only_where_it_names_them(topic: Topic) -> 
         assert bool(parts) == ("%" not in pattern), "the others are empty"
 
 
+def test_a_pattern_does_not_mean_the_topics_of_clusters_and_brokers(topic: Topic) -> None:
+    options = read_options({"nameServer": topic.name_server, "subscribePattern": ".*"}, streaming=True)
+    reader = StreamReader(options, default_schema(), 2)
+    queues = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())["queues"]
+    assert topic.name in queues
+    assert not [name for name in queues if name == "broker-a" or name.endswith(("Cluster", "REPLY_TOPIC"))]
+
+
+@pytest.mark.parametrize(("start", "end"), [("latest", 2), ("latest", "earliest"), ({"*": -1}, {"*": 2}), (4, 3)])
+def test_a_start_above_its_end_is_refused_in_every_form(topic: Topic, start: Any, end: Any) -> None:
+    topic.fill(20)
+
+    def form(wanted: Any) -> str:
+        if isinstance(wanted, str):
+            return wanted
+        return json.dumps({topic.name: {"broker-a": wanted if isinstance(wanted, dict) else {"*": wanted}}})
+
+    with pytest.raises(SourceError, match=r"which is above \d .*endingOffsets: exchange or correct them"):
+        batch(topic, startingOffsets=form(start), endingOffsets=form(end)).partitions()
+    assert not batch(topic, startingOffsets="latest").partitions(), "nothing has come since"
+
+
 def test_an_end_that_is_not_there_is_refused_when_a_batch_is_planned(topic: Topic) -> None:
     topic.fill(40)
     wanted = {"endingOffsets": by_queue(topic, 10, 10, 10, 500_000)}

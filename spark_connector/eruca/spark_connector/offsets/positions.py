@@ -36,23 +36,28 @@ def read_positions(value: Any, *, least: int = 0, rest: bool = False) -> dict[Me
 
     Raises ValueError.
     """
-    result = {}
+    result: dict[MessageQueue, int] = {}
     for topic, brokers in _items(value, "a topic"):
         for broker, queues in _items(brokers, f"a broker of {topic}"):
             for queue, number in _items(queues, f"a queue of {topic} at {broker}"):
-                numbered = queue.isdecimal() or (rest and queue == REST)
+                numbered = (queue.isascii() and queue.isdecimal()) or (rest and queue == REST)
                 if not numbered or not isinstance(number, int) or isinstance(number, bool) or number < least:
                     raise ValueError(
                         f'{topic}, {broker}: "{queue}": {number!r} is expected to be a queue id and a whole number '
                         f"from {least} on"
                     )
-                result[MessageQueue(topic, broker, _REST_ID if queue == REST else int(queue))] = number
+                place = MessageQueue(topic, broker, _REST_ID if queue == REST else int(queue))
+                if place in result:
+                    raise ValueError(f"{topic}, {broker}: the queue {int(queue)} is named twice")
+                result[place] = number
     return result
 
 
-def is_rest(queue: MessageQueue) -> bool:
-    """Whether it stands for queues that are not named."""
-    return queue.queue_id == _REST_ID
+def named(queue: MessageQueue) -> str:
+    """How a sentence calls a queue, or what stands for queues that are not named."""
+    if queue.queue_id != _REST_ID:
+        return str(queue)
+    return f'"{REST}" of {queue.topic} at {queue.broker_name}'
 
 
 def whose(queue: MessageQueue) -> tuple[MessageQueue, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from eruca.client import MessageQueue, PullConsumer
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.offsets import bounds, group_offsets
-from eruca.spark_connector.offsets.positions import EARLIEST, LATEST, Positions, is_rest, whose
+from eruca.spark_connector.offsets.positions import EARLIEST, LATEST, Positions, named, whose
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.runtime.retry import ask_each
 
@@ -62,6 +62,23 @@ async def ends(consumer: PullConsumer, options: Options, queues: Iterable[Messag
     return await ask_each(consumer, chosen, end)
 
 
+def check_order(options: Options, starts: Positions, ends: Positions) -> None:
+    """Raise SourceError for a queue that starts after its end, if both are offsets that the options name.
+
+    A group may be anywhere, and a time and an offset do not compare.
+    """
+    times = ("starting_timestamp", "starting_offsets_by_timestamp", "ending_timestamp", "ending_offsets_by_timestamp")
+    if options.starting_offsets == "group" or any(getattr(options, each) is not None for each in times):
+        return
+    marks = _marks(options.ending_offsets, list(ends), "endingOffsets")
+    for queue in sorted(ends):
+        if ends[queue] < starts[queue] and marks[queue] != LATEST:
+            raise SourceError(
+                f"startingOffsets means {starts[queue]} for {queue}, which is above {ends[queue]} by endingOffsets: "
+                "exchange or correct them."
+            )
+
+
 def _times(
     everywhere: int | None, by_queue: Positions | None, queues: list[MessageQueue], option: str
 ) -> Positions | None:
@@ -74,8 +91,7 @@ def _by_each(wanted: Positions, queues: list[MessageQueue], option: str, hint: s
     """What an option says of each queue. Raises SourceError for one that it leaves out, and for what is none."""
     standing = {each for queue in queues for each in whose(queue)}
     for queue in sorted(wanted.keys() - standing):
-        what = f'"*" of {queue.topic} at {queue.broker_name}' if is_rest(queue) else str(queue)
-        raise SourceError(f"{option} names {what}, which this query does not read.")
+        raise SourceError(f"{option} names {named(queue)}, which this query does not read.")
     found: dict[MessageQueue, int] = {}
     for queue in queues:
         number = next((wanted[each] for each in whose(queue) if each in wanted), None)
@@ -87,14 +103,17 @@ def _by_each(wanted: Positions, queues: list[MessageQueue], option: str, hint: s
     return found
 
 
+def _marks(wanted: str | Positions, queues: list[MessageQueue], option: str) -> Positions:
+    """The offset that an option names for each queue; a group's are asked for elsewhere, and its end counts else."""
+    if isinstance(wanted, str):
+        return dict.fromkeys(queues, EARLIEST if wanted == "earliest" else LATEST)
+    return _by_each(wanted, queues, option, ", with -2 for its beginning and -1 for its end")
+
+
 async def _named(
     consumer: PullConsumer, options: Options, queues: list[MessageQueue], wanted: str | Positions, option: str
 ) -> dict[MessageQueue, int]:
-    if isinstance(wanted, str):
-        marks: Positions = dict.fromkeys(queues, EARLIEST if wanted == "earliest" else LATEST)
-    else:
-        marks = _by_each(wanted, queues, option, ", with -2 for its beginning and -1 for its end")
-
+    marks = _marks(wanted, queues, option)
     stored: dict[MessageQueue, int | None] = {}
     if wanted == "group" and options.commit_group is not None:
         stored = await group_offsets.stored(consumer, options.commit_group, queues)

@@ -58,6 +58,7 @@ class BatchReader(DataSourceReader):
             resolution.starts(consumer, options, queues, now_ms()),
             resolution.ends(consumer, options, queues),
         )
+        resolution.check_order(options, starts, ends)
         return [OffsetRange(queue, starts[queue], ends[queue]) for queue in queues if starts[queue] < ends[queue]]
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
