@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import re
 import signal
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from typing import cast
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from eruca.admin.cli import run as mqadmin
 from eruca.client import PullConsumer
 from eruca.client.errors import CallTimeout, NameserverUnreachable
 from eruca.spark_connector.errors import SourceError
@@ -209,6 +212,23 @@ def test_what_is_settled_before_the_first_pull_waits_for_a_broker_too(
     reader = BatchReader(read_options(options, streaming=False), default_schema(), 1)
     with silent(own.broker.process), pytest.raises(SourceError, match=r"^broker-a has not answered for 0\.1 s"):
         reader.partitions()
+
+
+@pytest.mark.parametrize("chosen", CHOSEN, ids=[*map(str, CHOSEN)])
+def test_a_topic_that_was_deleted_is_told_at_once(
+    own: ErucaCluster, source: tuple[Topic, StreamReader], chosen: dict[str, str]
+) -> None:
+    reader, patient = stream(own, **chosen), stream(own, **chosen, failOnDataLoss="false")
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    out = io.StringIO()
+    asyncio.run(mqadmin(("deleteTopic", "-n", own.address, "-c", "JudgeCluster", "-t", "outages"), {}, out, out))
+
+    with pytest.raises(SourceError, match=r"up to 3, but now it ends at 0: the topic was deleted \(and perhaps"):
+        reader.latestOffset(end, ALL)
+    again = Topic(own, "outages", 2)
+    again.fill(4)
+    again.close()
+    assert rows(patient, end, patient.latestOffset(end, ALL)) == 4
 
 
 def test_queues_of_a_topic_that_is_not_subscribed_any_more_are_not_read(

@@ -184,7 +184,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if lost and self._options.fail_on_data_loss:
             raise SourceError(
                 f"The query has read {lost[0]} up to {since.queues[lost[0]]}, but now it ends at {behind[lost[0]]}: "
-                "the topic was deleted and created again, or its broker lost data. "
+                "the topic was deleted (and perhaps created again), or its broker lost data. "
                 "Set failOnDataLoss=false to go on from its beginning."
             )
         fresh = [queue for queue in latest.offsets if queue not in since.queues]
