@@ -112,6 +112,7 @@ lock: ## write the lock files again (newest versions that pyproject.toml allows)
 	@$(COMPILE_TOOLS) .ci/audit.in --upgrade --output-file .ci/audit.lock
 	@$(COMPILE_TOOLS) .ci/site.in --upgrade --output-file .ci/site.lock
 	@$(COMPILE_TOOLS) .ci/wheels.in --upgrade --constraints requirements.lock --output-file .ci/wheels.lock
+	@$(COMPILE_TOOLS) pyproject.toml --resolution lowest-direct --output-file .ci/lowest.lock
 	@$(COMPILE_TOOLS) deploy/build.in --constraints requirements.lock --output-file deploy/build.lock
 	@echo "requirements.lock and those in deploy and .ci are new: run make test"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email
+import re
 import subprocess
 import sys
 import tarfile
@@ -80,7 +81,7 @@ class TestBuilt:
         assert f"eruca-client=={version}" in needed["eruca_spark"]
         assert f"eruca-spark[spark]=={version}; extra == 'spark'" in needed["eruca"]
         assert f"eruca-client[redis]=={version}; extra == 'redis'" in needed["eruca"]
-        assert [each for each in needed["eruca_client"] if "extra" not in each] == ["msgspec>=0.18"]
+        assert [each for each in needed["eruca_client"] if "extra" not in each] == ["msgspec>=0.19"]
 
     def test_no_link_of_a_page_is_dead(self, built: Path) -> None:
         for part in PARTS:
@@ -108,6 +109,16 @@ def test_every_root_extra_script_and_entry_point_is_published_once() -> None:
     assert published("scripts") == sorted(project["scripts"])
     assert published("entry_points") == sorted(project["entry-points"])
     assert {*published("dependencies")} == {distributions.of_name(each) for each in project["dependencies"]}
+
+
+def test_the_oldest_packages_that_are_allowed_are_those_that_ci_installs() -> None:
+    """.ci/wheels runs the servers with them, so that what pyproject.toml promises is true."""
+    lock = (ROOT / ".ci/lowest.lock").read_text("utf-8")
+    versions = dict(re.findall(r"^([a-z-]+)==(\S+)", lock, re.MULTILINE))
+
+    for each in pyproject()["project"]["dependencies"]:
+        name, _, least = each.partition(">=")
+        assert f"{versions[name]}.0.0".startswith(f"{least}."), each
 
 
 def test_a_user_of_eruca_has_the_extras_of_its_parts_by_its_name() -> None:

@@ -89,6 +89,7 @@ def test_the_lock_pins_every_requirement_with_hashes_and_names_no_index() -> Non
         "deploy/docker/spark.lock",
         "deploy/build.lock",
         ".ci/audit.lock",
+        ".ci/lowest.lock",
         ".ci/site.lock",
         ".ci/wheels.lock",
     ],

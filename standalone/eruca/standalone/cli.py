@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -61,25 +62,22 @@ def main() -> None:
     """Eruca, a message queue that speaks the Apache RocketMQ 4.9 protocol."""
 
 
-class _Port(click.ParamType[int]):
-    """A port to listen on; one of a broker leaves room for its neighbours."""
+def _port(*, of_broker: bool = False) -> Callable[[click.Context, click.Parameter, str], int]:
+    """What makes a port to listen on of an option's value; one of a broker leaves room for its neighbours."""
 
-    name = "port"
-
-    def __init__(self, *, of_broker: bool = False) -> None:
-        self._of_broker = of_broker
-
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def made(context: click.Context, option: click.Parameter, value: str) -> int:
         from eruca.broker.services.ports import room_fault
         from eruca.remoting.addresses import port_number
 
         try:
             port = port_number(value, 0)
         except ValueError as fault:
-            self.fail(f"{value} is none: {fault}.", param, ctx)
-        if self._of_broker and (no_room := room_fault(port)) is not None:
-            self.fail(f"{no_room}.", param, ctx)
+            raise click.BadParameter(f"{value} is none: {fault}.", context, option) from None
+        if of_broker and (no_room := room_fault(port)) is not None:
+            raise click.BadParameter(f"{no_room}.", context, option)
         return port
+
+    return made
 
 
 @main.command()
@@ -90,12 +88,20 @@ class _Port(click.ParamType[int]):
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on, which clients get too.")
 @click.option(
-    "--port", type=_Port(), default=9876, show_default=True, help="The nameserver's port; 0 takes a free one."
+    "--port",
+    type=str,
+    callback=_port(),
+    metavar="PORT",
+    default="9876",
+    show_default=True,
+    help="The nameserver's port; 0 takes a free one.",
 )
 @click.option(
     "--broker-port",
-    type=_Port(of_broker=True),
-    default=10911,
+    type=str,
+    callback=_port(of_broker=True),
+    metavar="PORT",
+    default="10911",
     show_default=True,
     help="The broker's port; 0 takes a free one.",
 )
