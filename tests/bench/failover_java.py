@@ -5,7 +5,8 @@ etcd, a nameserver and two brokers of one group are processes on this machine; w
 name, which has the topic, too. Four threads of Apache's client (4.9.7 and 5.3.3, its default timeouts and retries)
 wait for each answer, and rest for 10 ms after a failure. In each round the master gets kill -9, or hands over
 (``electMaster``) to the other broker. The pause is the longest time in which no thread had a success; it ends with the
-measure, of 45 s with the default pollNameServerInterval. Machine load is printed beside.
+measure, of 45 s with the default pollNameServerInterval. Machine load is printed beside, and below a line what the
+first failures said.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -83,6 +85,8 @@ async def row(group: FailoverCluster, judge: Judge, case: Case, number: int) -> 
         f"load {os.getloadavg()[0]:.1f} |",
         flush=True,
     )
+    for words, times in Counter(found["failures"]).most_common():
+        print(f"  {times}: {words}", flush=True)
     await asyncio.wrap_future(judge.begin("stop", name=name))
     await mend()
     await group.all_in_set()

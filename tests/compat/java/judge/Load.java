@@ -7,6 +7,8 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
@@ -26,6 +28,9 @@ import org.apache.rocketmq.common.message.Message;
  * with the messages acknowledged (or consumed), the failures, the elapsed time and the percentiles of its latency.
  */
 final class Load {
+    /** So many failures of a measure are told with their words. */
+    private static final int FAILURES = 20;
+
     private Load() {
     }
 
@@ -86,13 +91,14 @@ final class Load {
 
     /**
      * So many threads call the send again and again until the time is over, with a rest of restMs after a failure;
-     * pauseMs is the longest time without a success of any of them.
+     * pauseMs is the longest time without a success of any of them, failures are the words of the first failures.
      */
     private static Object threads(JsonObject request, int each, Send send) throws Exception {
         int threads = (int) Named.number(request, "threads", 1);
         long lasting = Named.number(request, "ms", 3000) * 1_000_000;
         long rest = Named.number(request, "restMs", 0);
         AtomicLong failed = new AtomicLong();
+        Queue<String> failures = new ConcurrentLinkedQueue<>();
         AtomicLong newest = new AtomicLong(System.nanoTime());
         AtomicLong pause = new AtomicLong();
         Spans spans = new Spans();
@@ -107,17 +113,22 @@ final class Load {
                     go.await();
                     long end = System.nanoTime() + lasting;
                     for (long begun = System.nanoTime(); begun < end; begun = System.nanoTime()) {
+                        String words;
                         try {
-                            if (send.once().getSendStatus() == SendStatus.SEND_OK) {
+                            SendStatus status = send.once().getSendStatus();
+                            if (status == SendStatus.SEND_OK) {
                                 long now = System.nanoTime();
                                 own.add(now - begun);
                                 pause.accumulateAndGet(now - newest.getAndSet(now), Math::max);
                                 continue;
                             }
+                            words = status.name();
                         } catch (Exception failure) {
-                            // counted below
+                            words = words(failure);
                         }
-                        failed.incrementAndGet();
+                        if (failed.incrementAndGet() <= FAILURES) {
+                            failures.add(words);
+                        }
                         Thread.sleep(rest);
                     }
                 } catch (InterruptedException over) {
@@ -138,7 +149,18 @@ final class Load {
         pause.accumulateAndGet(over - newest.get(), Math::max);
         Map<String, Object> all = figures(spans.count() * each, failed.get() * each, over - begun, spans);
         all.put("pauseMs", pause.get() / 1_000_000);
+        all.put("failures", new ArrayList<>(failures));
         return all;
+    }
+
+    /** What an exception and its causes say, the first line of each. */
+    private static String words(Throwable failure) {
+        StringBuilder all = new StringBuilder();
+        for (Throwable each = failure; each != null; each = each.getCause()) {
+            all.append(all.length() == 0 ? "" : "; because of ");
+            all.append(String.valueOf(each).split("\n", 2)[0]);
+        }
+        return all.toString();
     }
 
     private static Object async(JsonObject request) throws Exception {
