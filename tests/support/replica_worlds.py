@@ -279,17 +279,15 @@ class Search:
         its = master.member
         if its.state is not State.MASTER or its.known is None or its.known.group.master_epoch != group.master_epoch:
             return
+        lost = frozenset(p for p in world.posts if p.report.broker_id == me and p.report.epoch == group.master_epoch)
+        step = self._rules.step(its, Asked(me))
+        [answer] = [action.answer for action in step.actions if isinstance(action, Welcome)]
+        welcomed = _with(world._replace(posts=world.posts - lost), master._replace(member=step.member))
+        label, joined = self._does(welcomed, me, answer)
+        if not self._bounds.changes and joined.brokers[me].member.state is State.FOLLOWING:
+            joined = self._does(joined, me, TablesCopied(group.master_epoch, 1))[1]
+        yield label, joined
         if member.state is State.JOINING:
-            lost = frozenset(
-                p for p in world.posts if p.report.broker_id == me and p.report.epoch == group.master_epoch
-            )
-            step = self._rules.step(its, Asked(me))
-            [answer] = [action.answer for action in step.actions if isinstance(action, Welcome)]
-            welcomed = _with(world._replace(posts=world.posts - lost), master._replace(member=step.member))
-            label, joined = self._does(welcomed, me, answer)
-            if not self._bounds.changes and joined.brokers[me].member.state is State.FOLLOWING:
-                joined = self._does(joined, me, TablesCopied(group.master_epoch, 1))[1]
-            yield label, joined
             return
         at = member.end
         if self._bounds.changes and member.tables < master.number:

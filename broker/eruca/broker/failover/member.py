@@ -480,8 +480,8 @@ class Rules:
     def _follow(self, member: Member, known: Known, event: Welcomed | TablesCopied | MasterLost) -> Step:
         epoch = known.group.master_epoch
         match event:
-            case Welcomed() if member.state is State.JOINING and event.master_epoch == epoch:
-                return self._join(member, event)
+            case Welcomed() if member.state in (State.JOINING, State.FOLLOWING) and event.master_epoch == epoch:
+                return self._join(member, event)  # also of the next connection, after the word of one that has ended
             case TablesCopied() if member.state is State.FOLLOWING and event.master_epoch == epoch:
                 new = member._replace(tables=event.number, has_tables=True)
                 return Step(new, (self._tell(new, epoch),))

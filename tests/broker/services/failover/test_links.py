@@ -7,9 +7,10 @@ import struct
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from structlog.testing import capture_logs
 
 from eruca.broker.failover.epochs import Epoch
-from eruca.broker.failover.member import State, Welcomed
+from eruca.broker.failover.member import MasterLost, State, Welcomed
 from eruca.broker.services.failover import messages
 from eruca.broker.services.failover.messages import Beat, Hello, Kind, MessageReader
 from eruca.broker.services.failover.ports import Frame, TableFrame
@@ -122,6 +123,27 @@ async def test_a_replica_that_is_killed_leaves_the_set_at_once(group: MemoryGrou
     master.put(4)
     await until(lambda: master.office.confirmed == 4)
     assert master.driver.sure
+
+
+async def test_a_replica_follows_over_the_connection_that_it_has_after_the_welcome_of_one_that_it_has_left(
+    group: MemoryGroup[FakeClient],
+) -> None:
+    """The link may have connected again while the loss of the former connection waits; then it connects once more."""
+    await group.start(1, 2)
+    master = await group.led(by=1, members={1, 2})
+    master.put(10)
+    await group.all_have(10)
+    replica = group.machines[2]
+    its = master.driver.member
+    with capture_logs() as said:
+        replica.driver.post(MasterLost())
+        replica.driver.post(Welcomed(its.epoch, its.epochs, its.end, its.confirmed))
+        await group.led(by=1, members={1})
+        await group.led(by=1, members={1, 2})
+    connected = [line for line in said if line["event"] == "replica_connected"]
+    assert len(connected) == 1, "it was let in, and said nothing before it was given up"
+    master.put(5)
+    await group.all_have(15)
 
 
 # ---------------------------------------------------------------------- by hand
