@@ -9,6 +9,7 @@ import pytest
 from eruca.broker.coordination.port import Entry
 from eruca.broker.failover.member import State
 from eruca.broker.services.failover.group_part import Desk, GroupPart, RecreationRefused
+from eruca.broker.services.failover.ports import Frame
 from tests.support.coordination import FakeClient, FakeCoordinator
 from tests.support.failover_groups import KEYS, Disk, Machine, MemoryGroup, until
 
@@ -388,3 +389,27 @@ async def test_a_broker_whose_own_key_was_deleted_puts_it_again(
     await FakeClient(etcd).change({}, [], [KEYS.member(2)])
     await until(lambda: KEYS.member(2) in etcd.keys)
     await until(lambda: all(set(m.driver.view.present) == {1, 2, 3} for m in group.machines.values() if m.driver.view))
+
+
+@pytest.mark.slow
+async def test_a_replica_that_cannot_take_in_one_part_after_another_tries_ever_more_rarely(
+    group: MemoryGroup[FakeClient],
+) -> None:
+    """Also where each try takes in a part before."""
+    await group.start(1, 2)
+    master = await group.led(by=1, members={1, 2})
+    office, failures, parts = group.machines[2].office, list[float](), 0
+    append = office.append
+
+    def every_second_time(frame: Frame) -> int:
+        nonlocal parts
+        parts += 1
+        if parts % 2 == 0:
+            failures.append(asyncio.get_running_loop().time())
+            raise OSError(28, "No space left on device")
+        return append(frame)
+
+    office.append = every_second_time  # type: ignore[method-assign]
+    master.put(30)
+    await until(lambda: len(failures) == 4)
+    assert failures[3] - failures[0] > 0.5 + 1 + 2

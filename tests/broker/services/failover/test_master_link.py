@@ -11,7 +11,7 @@ from eruca.broker.failover.epochs import Epoch
 from eruca.broker.failover.member import Event, MasterLost, Member, Welcomed
 from eruca.broker.services.failover import messages
 from eruca.broker.services.failover.master_link import MasterLink
-from eruca.broker.services.failover.messages import Hello
+from eruca.broker.services.failover.messages import Beat, Hello
 from eruca.broker.services.failover.ports import Frame, TableFrame
 from eruca.remoting.clock import boottime_ms
 from eruca.remoting.readiness import Readiness
@@ -19,16 +19,18 @@ from eruca.remoting.tasks import Tasks
 
 
 class Master:
-    """Welcomes each replica, and refuses it at once."""
+    """Welcomes each replica, and refuses it at once, or after ``before``."""
 
     address = ""
 
     def __init__(self) -> None:
         self.met = 0
+        self.before = b""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.met += 1
-        writer.write(messages.welcome(Welcomed(1, (Epoch(1, 0),), 0, 0)) + messages.refused("its log was deleted here"))
+        welcome = messages.welcome(Welcomed(1, (Epoch(1, 0),), 0, 0))
+        writer.write(welcome + self.before + messages.refused("its log was deleted here"))
         await writer.drain()
         writer.close()
 
@@ -47,7 +49,7 @@ class Driver:
             self.lost.set()
 
     def take(self, frame: Frame | TableFrame) -> None:
-        raise AssertionError(frame)
+        """It always has room."""
 
     async def run(self) -> None:
         while True:
@@ -67,8 +69,14 @@ async def master() -> AsyncIterator[Master]:
     await server.wait_closed()
 
 
-async def test_a_master_that_turns_a_replica_away_is_met_ever_more_rarely(master: Master) -> None:
-    """Also where the driver joins it again after each loss."""
+@pytest.mark.parametrize(
+    "before",
+    [b"", messages.beat(Beat(1, 0, 0)), messages.tables(1, 1, b""), messages.part_head(1, Epoch(1, 0), 0, 1, 0) + b"x"],
+    ids=["nothing", "a heartbeat", "tables", "a part of the log"],
+)
+async def test_a_master_that_turns_a_replica_away_is_met_ever_more_rarely(master: Master, before: bytes) -> None:
+    """Also where the driver joins it again after each loss, and where each connection brings something."""
+    master.before = before
 
     async def hello(epoch: int) -> Hello:
         return Hello("group", 2, "store-2", epoch)

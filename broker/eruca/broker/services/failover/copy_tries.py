@@ -1,7 +1,8 @@
 """When a broker of a group follows its master again, whose log it could not take in.
 
 Owns the back-off and the line in the log. Must not know how the log is copied, nor who follows. Invariant: of a copy
-that fails again and again there is one line a minute, and one try every ``LONGEST`` at last.
+that fails again and again there is one line a minute, and one try every ``LONGEST`` at last, even if each try takes
+something in.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ class CopyTries:
     """The tries of one broker; ``monotonic`` is its clock in ms."""
 
     def __init__(self, monotonic: Callable[[], int]) -> None:
-        self.failing = False
-        """Whether nothing was taken in since the last failure."""
         self._monotonic = monotonic
         self._again_at: int | None = None
+        self._tried_at = 0
+        """When the last try began."""
         self._pause = FIRST
         self._repeats = Repeats()
 
@@ -38,23 +39,21 @@ class CopyTries:
 
     def failed(self, fault: Exception) -> None:
         """What came was refused, or could not be written."""
-        self.failing = True
         again = self._repeats.failed(isinstance(fault, OSError))
         if again is not None and isinstance(fault, OSError):
             log.error("copy_not_written", reason=reason(fault), **again)
         elif again is not None:
             log.error("copy_refused", reason=str(fault), **again)
-        self._again_at = self._monotonic() + self._pause
+        now = self._monotonic()
+        if now - self._tried_at > LONGEST:
+            self._pause = FIRST  # the copy went well, at least for a while
+        self._again_at = now + self._pause
         self._pause = min(2 * self._pause, LONGEST)
-
-    def succeeded(self) -> None:
-        """What came was taken in."""
-        self.failing = False
-        self._pause = FIRST
 
     def is_due(self) -> bool:
         """Whether the wait is over; True once for each."""
-        due = self._again_at is not None and self._monotonic() >= self._again_at
+        now = self._monotonic()
+        due = self._again_at is not None and now >= self._again_at
         if due:
-            self._again_at = None
+            self._again_at, self._tried_at = None, now
         return due

@@ -442,8 +442,6 @@ class Driver:
         if frame.part is None:
             return Copied(frame.master_epoch, None, self.member.end, frame.confirmed)
         reached = self._office.append(frame)
-        if self._tries.failing:
-            self._tries.succeeded()
         return Copied(frame.master_epoch, frame.part, reached, frame.confirmed)
 
     async def _append(self, frame: Frame) -> None:

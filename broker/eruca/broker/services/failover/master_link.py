@@ -25,7 +25,8 @@ from eruca.remoting.tls import TlsFiles, tls_arguments
 CONNECT_TIMEOUT = 1.0
 """Seconds."""
 AGAIN = (0.05, 1.0)
-"""Seconds until the next try: the first value, doubled up to the second."""
+"""Seconds until the next try: the first value, doubled up to the second; the first one again after a connection that
+brought something, and stood for longer than the second."""
 
 log = structlog.get_logger("eruca.broker.failover")
 
@@ -123,13 +124,14 @@ class MasterLink:
                 await asyncio.sleep(max(0.0, self._free_at - asyncio.get_running_loop().time()))
             await self._follow(target)
 
-    def _tried_to(self, target: _Target, *, copied: bool) -> None:
-        """A connection has ended; ``copied``: it has brought something, so the next one need not wait longer."""
-        again = target == self._tried and not copied
-        self._pause = min(2 * self._pause, AGAIN[1]) if again else AGAIN[0]
-        self._tried, self._free_at = target, asyncio.get_running_loop().time() + self._pause
-        if copied:
+    def _tried_to(self, target: _Target, copied_for: float = 0.0) -> None:
+        """A connection has ended that was good for so many seconds; one that always fails soon brings something, too:
+        the tables."""
+        works = copied_for > AGAIN[1]
+        if works:
             self._repeats.forget()
+        self._pause = min(2 * self._pause, AGAIN[1]) if target == self._tried and not works else AGAIN[0]
+        self._tried, self._free_at = target, asyncio.get_running_loop().time() + self._pause
 
     async def _follow(self, target: _Target) -> None:
         """One connection, until it ends."""
@@ -143,10 +145,11 @@ class MasterLink:
                     **tls_arguments(self._tls, host, CONNECT_TIMEOUT),
                 )
         except (OSError, ValueError, OverflowError) as fault:
-            self._tried_to(target, copied=False)
+            self._tried_to(target)
             self._failed(target, str(fault) or "timeout")
             return
         self._connection = connection
+        begun = asyncio.get_running_loop().time()
         try:
             connection.send(messages.hello(await self._hello(target.epoch)))
             reason = await connection.ended
@@ -155,7 +158,7 @@ class MasterLink:
         finally:
             connection.close()
             self._forget(connection)
-            self._tried_to(target, copied=connection.copied)
+            self._tried_to(target, asyncio.get_running_loop().time() - begun if connection.copied else 0.0)
         self._failed(target, reason)
 
     def _forget(self, connection: MasterConnection) -> None:
