@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from eruca.broker.config import BrokerRole
+from eruca.broker.config import BrokerRole, FlushDiskType
 from tests.broker.services.replication.pairs import master_of
 from tests.support.coordination import FakeClient, FakeCoordinator
 from tests.support.desk import Desk
@@ -26,7 +26,7 @@ class Group:
         self._folder = folder
         self._names = names
 
-    async def start(self, number: int, **settings: object) -> Desk:
+    async def start(self, number: int, *, sync_flush: bool = False, **settings: object) -> Desk:
         desk = self.desks[number] = master_of(
             self._folder / str(number), file_size=self.file_sizes.get(number, 1 << 20)
         )
@@ -35,6 +35,8 @@ class Group:
         desk.config.broker_id = number
         desk.config.store.broker_role = BrokerRole.SYNC_MASTER if number == 1 else BrokerRole.SLAVE
         desk.config.store.slave_timeout = 1000
+        if sync_flush:
+            desk.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
         desk.config.namesrv_addr = self._names.address
         for name, value in settings.items():
             setattr(desk.config, name, value)

@@ -106,6 +106,30 @@ async def test_a_message_that_the_set_does_not_confirm_is_answered_with_14_and_s
     await until(lambda: one.broker.store.max_offset("T", 0) + one.broker.store.max_offset("T", 1) == 4)
 
 
+@pytest.mark.parametrize("shorter", [0, 40])
+async def test_a_send_after_a_part_of_a_record_was_flushed_and_cut_off_is_confirmed(group: Group, shorter: int) -> None:
+    """It may end where the part ended, or before that."""
+    one, two = await group.start(1, sync_flush=True), await group.start(2, sync_flush=True)
+    await group.led({1, 2})
+    body = b"x" * 200
+    assert await sent(one, 1) == [0]
+    begun = end(one)
+    assert (await one.ask(SEND, message(), body + b"x")).code == 0
+    await equal(one, two)
+    (log,) = log_bytes(two).values()
+    copied = end(two)
+    with capture_logs() as said:  # what the master has not got is taken back when it ends the connection
+        two.broker.store.replicator.append(copied, log[begun : copied - 1])
+        two.broker.store.flush()
+        await until(lambda: [2] == came_into_the_set(said))
+    assert end(two) == copied
+    await group.stop(1)
+    assert await group.led({2}) is two
+    two.topic("T", 2)
+    assert (await two.ask(SEND, message(), body[shorter:])).code == 0
+    assert end(two) == 2 * copied - 1 - begun - shorter
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["smaller files", "no room"])
 async def test_a_broker_that_cannot_take_the_log_in_leaves_the_set_says_why_and_tries_again_rarely(
@@ -142,6 +166,12 @@ async def test_a_broker_that_cannot_take_the_log_in_leaves_the_set_says_why_and_
     await group.led({1, 2})
     await equal(one, two)
     assert "master" not in two.broker.readiness.reasons
+
+
+def came_into_the_set(said: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Which brokers did, one after the other."""
+    sets = [line for line in said if line["event"] == "sync_state_set"]
+    return [number for line in sets for number in sorted({*line["members"]} - {*line["former"]})]
 
 
 def joined(said: Sequence[Mapping[str, Any]]) -> int:

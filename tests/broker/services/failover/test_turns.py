@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from eruca.broker.failover.epochs import Epoch
+from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import Reported
 from eruca.broker.services.failover.driver import ROOM
@@ -46,6 +47,23 @@ async def test_what_all_have_is_confirmed_when_the_report_is_posted(group: Memor
     assert master.office.confirmed == before  # the replica has to have it first
     master.driver.post(report(master, before + 5))
     assert master.office.confirmed == before + 5
+
+
+async def test_what_is_written_while_a_smaller_set_is_kept_on_the_disk_is_confirmed_without_another_event(
+    group: MemoryGroup[FakeClient],
+) -> None:
+    """Before that, reports of others would have said so."""
+    master, _ = await pair(group)
+    keep, end = master.office.keep, len(master.disk.log)
+
+    async def keep_and_store(known: Group) -> None:
+        await keep(known)
+        if known.sync_state_set == {1}:
+            master.put(5)
+
+    master.office.keep = keep_and_store  # type: ignore[method-assign]
+    await group.kill(2)
+    await until(lambda: master.office.confirmed == end + 5)
 
 
 async def test_a_part_of_the_log_is_there_when_it_was_taken(group: MemoryGroup[FakeClient]) -> None:
