@@ -121,7 +121,7 @@ async def test_a_send_after_a_part_of_a_record_was_flushed_and_cut_off_is_confir
     with capture_logs() as said:  # what the master has not got is taken back when it ends the connection
         two.broker.store.replicator.append(copied, log[begun : copied - 1])
         two.broker.store.flush()
-        await until(lambda: [2] == came_into_the_set(said))
+        await until(lambda: came_into_the_set(said) == [2])
     assert end(two) == copied
     await group.stop(1)
     assert await group.led({2}) is two
