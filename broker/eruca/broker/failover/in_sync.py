@@ -2,7 +2,8 @@
 
 Owns what a master makes of the reports of its replicas (AutoSwitchHAService in RocketMQ 5). Knows no time: that a
 replica is silent or too slow is an event of ``member``. Invariants: the confirm offset never passes the end of a member
-of the set, nor of one that is proposed for it; who is proposed has all that is confirmed.
+of the set, nor of one that is proposed for it; who is proposed has all that is confirmed. A member is a broker with the
+store that etcd has of it: with another one it is a newcomer.
 """
 
 from __future__ import annotations
@@ -71,6 +72,24 @@ def counted(group: Group, proposed: Group | None) -> frozenset[int]:
     Who would leave by it counts on: etcd may say no.
     """
     return group.sync_state_set | proposed.sync_state_set if proposed is not None else group.sync_state_set
+
+
+def rightful(group: Group, proposed: Group | None, replicas: Replicas) -> Replicas:
+    """The replicas that are members, or are proposed for the set, each with its store.
+
+    The other ones of their numbers are not: where the former store of a number is, it may be elected.
+    """
+    for replica in replicas:
+        if not group.has(replica.broker_id, replica.store):
+            break
+    else:
+        return replicas
+    return tuple(
+        each
+        for each in replicas
+        if group.has(each.broker_id, each.store)
+        or (each.broker_id not in group.sync_state_set and proposed and proposed.has(each.broker_id, each.store))
+    )
 
 
 def enough(group: Group, proposed: Group | None, least: int) -> bool:

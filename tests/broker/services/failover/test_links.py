@@ -193,6 +193,25 @@ async def test_who_shakes_hands_again_has_one_connection(group: MemoryGroup[Fake
     await second.close()
 
 
+async def test_of_two_brokers_with_one_broker_id_the_first_one_stays_until_it_is_lost(
+    group: MemoryGroup[FakeClient],
+) -> None:
+    master = await alone(group)
+    first, second = ByHand(), ByHand()
+    assert (await first.greet(master))[0] is Kind.WELCOME
+    kind, reason = await second.greet(master, store="another")
+    assert kind is Kind.REFUSED and b"another broker with brokerId 9 is connected, 127.0.0.1:" in reason
+    await second.end()
+    first.writer.write(messages.report(2, 10, 0))
+    assert (await first.next())[0] is Kind.TABLES
+    first.writer.write(messages.report(2, 10, 1))
+    await group.led(by=1, members={1, 9})
+    await first.close()
+    await group.led(by=1, members={1})
+    assert (await second.greet(master, store="another"))[0] is Kind.WELCOME
+    await second.close()
+
+
 @pytest.mark.slow
 async def test_a_replica_that_was_let_in_and_never_reports_is_given_up(group: MemoryGroup[FakeClient]) -> None:
     master = await alone(group)

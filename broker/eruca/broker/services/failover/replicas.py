@@ -1,8 +1,9 @@
 """The replicas of a master that was elected: lets them in, and reads what they report.
 
 Owns who is let in, heartbeats, and when a replica counts as lost: its connection ended, or it made no progress for
-haMaxTimeSlaveNotCatchup. ``replica`` is one connection. Must not know who is in the set. Invariant: a replica has one
-connection, and reports of a former one are not posted after it has shaken hands again.
+haMaxTimeSlaveNotCatchup. ``replica`` is one connection. Must not know who is in the set. Invariants: a replica has one
+connection, and reports of a former one are not posted after it has shaken hands again; of two brokers with one brokerId
+the first one stays.
 """
 
 from __future__ import annotations
@@ -144,6 +145,12 @@ class Replicas:
             return f"this broker is of the group {self._group}"
         if said.broker_id == member.broker_id:
             return f"it has the brokerId of the master, {said.broker_id}: give each broker of the name its own"
+        former = self._replicas.get(said.broker_id)
+        if former is not None and former.said is not None and former.said.store != said.store:
+            return (
+                f"another broker with brokerId {said.broker_id} is connected, {former.remote}: give each broker of the "
+                "name its own"
+            )
         epoch = member.known.group.master_epoch if member.known is not None else 0
         if member.state is not State.MASTER or epoch != said.epoch:
             return f"this broker is no master of epoch {said.epoch}: it is {member.state.value} in epoch {epoch}"

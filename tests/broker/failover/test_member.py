@@ -1,0 +1,60 @@
+"""Rules of a member, by hand: what the search of worlds does not meet."""
+
+from __future__ import annotations
+
+import pytest
+
+from eruca.broker.failover.epochs import Epoch
+from eruca.broker.failover.group import Group
+from eruca.broker.failover.in_sync import Report
+from eruca.broker.failover.member import Changed, Event, Known, Member, Propose, Reported, Rules, State, Stored
+
+PAIR = Group(1, 2, frozenset((1, 2)), 3, ((1, "a"), (2, "b")))
+
+
+def after(*events: Event, rules: Rules) -> tuple[Member, list[Group]]:
+    """A master of ``PAIR``, whose log ends at 10, after these events; what it has proposed."""
+    member = Member(
+        *(1, "a", 10, (Epoch(2, 0),), State.MASTER, Known(PAIR, 1)), confirmed=10, acknowledged=10, tables=2
+    )
+    proposed = []
+    for event in events:
+        member, actions = rules.step(member, event)
+        proposed += [action.group for action in actions if isinstance(action, Propose)]
+    return member, proposed
+
+
+def reported(store: str, end: int) -> Reported:
+    return Reported(Report(2, store, 2, end, 2))
+
+
+@pytest.mark.parametrize("acknowledging", [None, 2], ids=["all of the set", "inSyncReplicas=2"])
+def test_a_member_with_another_store_counts_only_when_etcd_has_it_with_that_one(acknowledging: int | None) -> None:
+    """Until then the one with the former store may be elected: two brokers with one brokerId, or a disk that is back."""
+    rules = Rules(acknowledging=acknowledging)
+    member, proposed = after(reported("b", 10), Stored(15), reported("another", 15), rules=rules)
+    assert (member.confirmed, member.tables_confirmed, rules.promise(member).acknowledged) == (10, 2, 10)
+    assert [group.store_of(2) for group in proposed] == ["another"]
+    member, _ = rules.step(member, Changed(2))
+    assert (member.confirmed, rules.promise(member).acknowledged) == (15, 15)
+
+
+def test_of_a_change_of_tables_the_same_holds() -> None:
+    rules = Rules()
+    member, _ = after(reported("another", 10), rules=rules)
+    assert member.tables_confirmed == 0
+    member, _ = rules.step(member, Changed(2))
+    assert member.tables_confirmed == 2
+
+
+def test_a_newcomer_counts_from_the_moment_in_which_it_is_proposed() -> None:
+    rules = Rules()
+    alone = PAIR._replace(sync_state_set=frozenset((1,)))
+    member, _ = after(rules=rules)
+    member = member._replace(known=Known(alone, 1))
+    member, actions = rules.step(member, reported("new", 10))
+    assert [action.group.store_of(2) for action in actions if isinstance(action, Propose)] == ["new"]
+    member, _ = rules.step(member, Stored(15))
+    assert member.confirmed == 10
+    member, _ = rules.step(member, reported("new", 15))
+    assert member.confirmed == 15
