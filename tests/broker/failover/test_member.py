@@ -30,7 +30,8 @@ def reported(store: str, end: int) -> Reported:
 
 @pytest.mark.parametrize("acknowledging", [None, 2], ids=["all of the set", "inSyncReplicas=2"])
 def test_a_member_with_another_store_counts_only_when_etcd_has_it_with_that_one(acknowledging: int | None) -> None:
-    """Until then the one with the former store may be elected: two brokers with one brokerId, or a disk that is back."""
+    """Until then the one with the former store may be elected: of two brokers with one brokerId, or a disk that is back
+    again."""
     rules = Rules(acknowledging=acknowledging)
     member, proposed = after(reported("b", 10), Stored(15), reported("another", 15), rules=rules)
     assert (member.confirmed, member.tables_confirmed, rules.promise(member).acknowledged) == (10, 2, 10)
