@@ -37,6 +37,7 @@ class Group:
         desk.config.store.slave_timeout = 1000
         if sync_flush:
             desk.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
+            desk.config.store.slave_timeout = 5000
         desk.config.namesrv_addr = self._names.address
         for name, value in settings.items():
             setattr(desk.config, name, value)

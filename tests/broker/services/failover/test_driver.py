@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from eruca.broker.coordination.port import Entry
 from eruca.broker.failover.member import State
@@ -389,6 +390,22 @@ async def test_a_broker_whose_own_key_was_deleted_puts_it_again(
     await FakeClient(etcd).change({}, [], [KEYS.member(2)])
     await until(lambda: KEYS.member(2) in etcd.keys)
     await until(lambda: all(set(m.driver.view.present) == {1, 2, 3} for m in group.machines.values() if m.driver.view))
+
+
+async def test_a_master_that_comes_back_with_another_store_says_why_nobody_leads(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    await group.start(1)
+    await group.led(by=1)
+    await group.kill(1)
+    etcd.expire(KEYS.master)
+    group.disks[1] = Disk("another")
+    with capture_logs() as said:
+        await group.start(1)
+        await until(lambda: any(line["event"] == "not_electable" for line in said))
+    assert group.machines[1].driver.member.state is State.SEEKING
+    (line,) = [line for line in said if line["event"] == "not_electable"]
+    assert "with another store" in line["reason"] and "no-master" in line["remedy"]
 
 
 @pytest.mark.slow

@@ -35,8 +35,17 @@ _REASONS: dict[type[object], str] = {
 
 
 def note(before: Member, after: Member, event: Event) -> None:
-    """A line for another state, and one for another syncStateSet of a master."""
+    """A line for another state, one for another syncStateSet of a master, and one about a master that lost its store."""
     known = after.known
+    if after.state is State.SEEKING and known is not None and known.group.master_broker_id == after.broker_id:
+        if not known.group.has(after.broker_id, after.store):
+            log.warning(
+                "not_electable",
+                epoch=known.group.master_epoch,
+                reason="etcd names this broker the master, but with another store: this one is new, lost its end, or "
+                "was used outside of the group",
+                remedy="bring the disk with that store back, or do what the runbook says at no-master",
+            )
     if before.state is not after.state:
         log.info(
             "failover_state",
