@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import structlog
 
+from eruca.broker.failover.group import Group
 from eruca.broker.failover.member import (
     Changed,
     Event,
@@ -35,17 +36,16 @@ _REASONS: dict[type[object], str] = {
 
 
 def note(before: Member, after: Member, event: Event) -> None:
-    """A line for another state, one for another syncStateSet of a master, and one about a master that lost its store."""
+    """A line for another state, for another syncStateSet of a master, and about a master that lost its store."""
     known = after.known
-    if after.state is State.SEEKING and known is not None and known.group.master_broker_id == after.broker_id:
-        if not known.group.has(after.broker_id, after.store):
-            log.warning(
-                "not_electable",
-                epoch=known.group.master_epoch,
-                reason="etcd names this broker the master, but with another store: this one is new, lost its end, or "
-                "was used outside of the group",
-                remedy="bring the disk with that store back, or do what the runbook says at no-master",
-            )
+    if after.state is State.SEEKING and known is not None and _has_lost_its_store(after, known.group):
+        log.warning(
+            "not_electable",
+            epoch=known.group.master_epoch,
+            reason="etcd names this broker the master, but with another store: this one is new, lost its end, or was "
+            "used outside of the group",
+            remedy="bring the disk with that store back, or do what the runbook says at no-master",
+        )
     if before.state is not after.state:
         log.info(
             "failover_state",
@@ -66,6 +66,10 @@ def note(before: Member, after: Member, event: Event) -> None:
                 epoch=known.group.sync_state_set_epoch,
                 reason=_of_the_set(members - former, former - members),
             )
+
+
+def _has_lost_its_store(member: Member, group: Group) -> bool:
+    return group.master_broker_id == member.broker_id and not group.has(member.broker_id, member.store)
 
 
 def _reason(after: Member, event: Event) -> str:
