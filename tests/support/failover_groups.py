@@ -258,7 +258,14 @@ class DiskLog:
 class Machine(Generic[C]):
     """One broker that runs; with ``tcp`` its links are those of the product."""
 
-    def __init__(self, group: MemoryGroup[C], broker_id: int, disk: Disk, tcp: asyncio.Server | None = None) -> None:
+    def __init__(
+        self,
+        group: MemoryGroup[C],
+        broker_id: int,
+        disk: Disk,
+        tcp: asyncio.Server | None = None,
+        address: str | None = None,
+    ) -> None:
         self.group = group
         self.broker_id = broker_id
         self.disk = disk
@@ -270,7 +277,8 @@ class Machine(Generic[C]):
         self.links = MemoryLinks(self)
         self.coordinator = group.coordinator()
         self.tasks = Tasks()
-        me = Self(broker_id, disk.store, f"broker-{broker_id}:10911", self.ha_address, 0, founds=broker_id == 1)
+        clients = address or f"broker-{broker_id}:10911"
+        me = Self(broker_id, disk.store, clients, self.ha_address, 0, founds=broker_id == 1)
         self.server = tcp
         self.tcp = TcpLinks(
             me, KEYS.prefix, DiskLog(disk), self.tasks, boottime_ms, Batches(batch=3), tables=self.tables

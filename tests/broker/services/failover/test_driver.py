@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from copy import deepcopy
 
 import pytest
 from structlog.testing import capture_logs
@@ -390,6 +391,26 @@ async def test_a_broker_whose_own_key_was_deleted_puts_it_again(
     await FakeClient(etcd).change({}, [], [KEYS.member(2)])
     await until(lambda: KEYS.member(2) in etcd.keys)
     await until(lambda: all(set(m.driver.view.present) == {1, 2, 3} for m in group.machines.values() if m.driver.view))
+
+
+async def test_a_copy_of_the_masters_disk_that_is_started_elsewhere_takes_nothing_from_the_master_that_lives(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    master = await three(group)
+    epoch = master.office.leads
+    copy = Machine(group, 1, deepcopy(master.disk), address="elsewhere:10911")
+    await copy.driver.start()
+    shown = KEYS.member(1)
+    async with asyncio.timeout(20):
+        while b"elsewhere" not in (await etcd.read_all(KEYS.prefix))[shown].value:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    for count in range(11, 40):
+        master.put()
+        await until(lambda: master.office.confirmed == count)  # noqa: B023
+    assert KEYS.master in etcd.keys and group.master() is master and master.office.leads == epoch
+    assert copy.office.leads is None
+    await copy.driver.stop()
+    await copy.coordinator.close()
 
 
 async def test_a_master_that_comes_back_with_another_store_says_why_nobody_leads(

@@ -84,8 +84,10 @@ class EtcdCalls:
         return self.presence.leased if held else None
 
     def is_mine(self, master: Mastery) -> bool:
-        """Whether the key is this broker's of a former life."""
-        return (master.broker_id, master.store) == (self._me.broker_id, self._me.store)
+        """Whether the key is this broker's of a former life. With another address it may be that of one that lives, of
+        whose disk this one has a copy; that of a broker which moved ends soon."""
+        me = self._me
+        return (master.broker_id, master.store, master.address) == (me.broker_id, me.store, me.address)
 
     # ------------------------------------------------------------------ what is wanted
 
