@@ -14,9 +14,7 @@ PAIR = Group(1, 2, frozenset((1, 2)), 3, ((1, "a"), (2, "b")))
 
 def after(*events: Event, rules: Rules) -> tuple[Member, list[Group]]:
     """A master of ``PAIR``, whose log ends at 10, after these events; what it has proposed."""
-    member = Member(
-        *(1, "a", 10, (Epoch(2, 0),), State.MASTER, Known(PAIR, 1)), confirmed=10, acknowledged=10, tables=2
-    )
+    member = Member(1, "a", 10, (Epoch(2, 0),), State.MASTER, Known(PAIR, 1), confirmed=10, acknowledged=10, tables=2)
     proposed = []
     for event in events:
         member, actions = rules.step(member, event)

@@ -326,10 +326,6 @@ class Rules:
         """Whose logs an acknowledgement needs."""
         return in_sync.counted(known.group, member.proposed)
 
-    def rightful(self, member: Member, known: Known, replicas: Replicas) -> Replicas:
-        """Whose reports are those of the members that ``counted`` names."""
-        return in_sync.rightful(known.group, member.proposed, replicas)
-
     def counts(self, member: Member, known: Known, report: Report) -> bool:
         """Whether a report counts: only one of this epoch."""
         return report.epoch == known.group.master_epoch
@@ -596,7 +592,7 @@ class Rules:
         if not in_sync.enough(known.group, member.proposed, self._least):
             return before
         me, members = member.broker_id, self.counted(member, known)
-        replicas = self.rightful(member, known, replicas)
+        replicas = in_sync.rightful(known.group, member.proposed, replicas)
         confirmed = in_sync.confirm_offset(member.confirmed, member.end, me, members, replicas)
         acknowledged = member.acknowledged
         if (least := self._acknowledging) is not None:

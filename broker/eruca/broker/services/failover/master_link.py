@@ -125,8 +125,8 @@ class MasterLink:
             await self._follow(target)
 
     def _tried_to(self, target: _Target, copied_for: float = 0.0) -> None:
-        """A connection has ended that was good for so many seconds; one that always fails soon brings something, too:
-        the tables."""
+        """A connection has ended, and was good for ``copied_for`` seconds: one that always fails soon brings something,
+        too (the tables)."""
         works = copied_for > AGAIN[1]
         if works:
             self._repeats.forget()
