@@ -56,9 +56,9 @@ async def test_what_is_written_while_a_smaller_set_is_kept_on_the_disk_is_confir
     master, _ = await pair(group)
     keep, end = master.office.keep, len(master.disk.log)
 
-    async def keep_and_store(known: Group) -> None:
-        await keep(known)
-        if known.sync_state_set == {1}:
+    async def keep_and_store(group: Group) -> None:
+        await keep(group)
+        if group.sync_state_set == {1}:
             master.put(5)
 
     master.office.keep = keep_and_store  # type: ignore[method-assign]
