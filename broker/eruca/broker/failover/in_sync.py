@@ -75,9 +75,10 @@ def counted(group: Group, proposed: Group | None) -> frozenset[int]:
 
 
 def rightful(group: Group, proposed: Group | None, replicas: Replicas) -> Replicas:
-    """The replicas that are members, or are proposed for the set, each with its store.
+    """The replicas that are members or proposed ones, each with its store; ``replicas`` itself where all are members.
 
-    The other ones of their numbers are not: where the former store of a number is, it may be elected.
+    Others of the same numbers are not: where the former store of a number is, it may be elected. One that is lost has
+    no store.
     """
     for replica in replicas:
         if not group.has(replica.broker_id, replica.store):
@@ -137,11 +138,6 @@ def change(group: Group, replicas: Replicas, confirmed: int, tables: int, epoch_
     epoch's start: also a member with another store than the one it was taken in with (a new disk, or a log that may
     have lost its end).
     """
-    for replica in replicas:
-        if not replica.follows or not group.has(replica.broker_id, replica.store):
-            break
-    else:
-        return None
     members = set(group.sync_state_set)
     stores: dict[int, str] = {}
     for replica in replicas:

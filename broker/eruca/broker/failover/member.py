@@ -575,11 +575,12 @@ class Rules:
         assert known is not None
         if replicas is None:
             replicas = member.replicas
-        confirmed, acknowledged, tables = self._confirmed(member, known, replicas)
+        right = in_sync.rightful(known.group, member.proposed, replicas)
+        confirmed, acknowledged, tables = self._confirmed(member, known, right)
         new = member._replace(
             confirmed=confirmed, acknowledged=acknowledged, tables_confirmed=tables, replicas=replicas
         )
-        if member.proposed is not None:
+        if member.proposed is not None or right is replicas:
             return Step(new)
         wanted = self.wanted(new, known)
         if wanted is None:
@@ -592,7 +593,6 @@ class Rules:
         if not in_sync.enough(known.group, member.proposed, self._least):
             return before
         me, members = member.broker_id, self.counted(member, known)
-        replicas = in_sync.rightful(known.group, member.proposed, replicas)
         confirmed = in_sync.confirm_offset(member.confirmed, member.end, me, members, replicas)
         acknowledged = member.acknowledged
         if (least := self._acknowledging) is not None:
