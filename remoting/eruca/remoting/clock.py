@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 
 def now_ms() -> int:
@@ -24,9 +25,12 @@ def monotonic_ms() -> int:
 
 def boottime_ms() -> int:
     """As ``monotonic_ms``, and goes on while the machine sleeps, where the system has such a clock."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
-    return monotonic_ms()
+    return _boottime_ns() // 1_000_000
+
+
+_boottime_ns = (
+    partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic_ns
+)
 
 
 class ClockShift:

@@ -7,8 +7,9 @@ memory at least) and in the index, or waits for the index while the disk has no 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Final
 
 import structlog
@@ -27,12 +28,9 @@ Arrival = Callable[[str, int, int, list[int]], None]
 
 log = structlog.get_logger("eruca.broker.store")
 
+_position: Final = itemgetter(1)
 _TIMED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 """Topics whose tag codes are times."""
-
-
-def _end_of(request: Request) -> int:
-    return request[1] + request[2]
 
 
 class Dispatch:
@@ -75,7 +73,9 @@ class Dispatch:
         if not pending:
             return 0
         if limit is not None and pending[-1][1] + pending[-1][2] > limit:
-            count = bisect_right(pending, limit, key=_end_of)
+            count = bisect_left(pending, limit, key=_position)  # of these, the last one may end behind it
+            if count and pending[count - 1][1] + pending[count - 1][2] > limit:
+                count -= 1
             if count == 0:
                 return 0
             work, self.pending[:] = pending[:count], pending[count:]

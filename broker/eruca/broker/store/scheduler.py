@@ -48,6 +48,7 @@ class Scheduler:
         self.fault: OSError | None = None
         """Why files could not be written out or deleted last time; it is tried again."""
         self._config = config
+        self._sync_flush = config.sync_flush
         self._housekeeping = housekeeping
         self._queues = queues
         self._flush = flush
@@ -93,7 +94,7 @@ class Scheduler:
     def _woken(self) -> None:
         """A first append waits for its dispatch: after this round of the loop."""
         assert self._loop is not None
-        self._loop.call_soon(self._flush.ask if self._config.sync_flush else self._drain)
+        self._loop.call_soon(self._flush.ask if self._sync_flush else self._drain)
 
     async def _every(self, interval: int, work: Callable[[], object]) -> None:
         while True:

@@ -82,6 +82,7 @@ class Store:
         boot: str | None = None,
     ) -> None:
         self.config = config
+        self._sync_flush = config.sync_flush
         self._file_system = file_system = file_system or FileSystem()
         self._clock = clock
         self._id = StoreId(config.store_path_root_dir, boot, file_system) if boot is not None else None
@@ -359,7 +360,7 @@ class Store:
         Raises:
             OSError: without a started loop, when the flush fails.
         """
-        return self._flush.durable(end_offset) if self.config.sync_flush else None
+        return self._flush.durable(end_offset) if self._sync_flush else None
 
     def on_disk(self, end_offset: int) -> asyncio.Future[Durability] | None:
         """As ``durable``, whether sends wait for the disk or not."""
@@ -380,24 +381,24 @@ class Store:
         if self._flush.fault is not None and not (self.appender.refusal or "").startswith("the commit log could"):
             log.error("flush_failed", fault=str(self._flush.fault))
             self.appender.refusal = f"the commit log could not be flushed: {self._flush.fault.strerror}; restart"
-            if self._id is not None and not self.config.sync_flush:
+            if self._id is not None and not self._sync_flush:
                 with suppress(OSError):  # of the same disk
                     self._id.lose("a flush failed, and messages were acknowledged before")
-        if self.config.sync_flush:
+        if self._sync_flush:
             self.drain()
 
     def show(self, limit: int) -> None:
         """Dispatch up to here: at once, or where something was written in this turn of the loop together with that."""
         self.visible_limit = limit
-        if self.config.sync_flush or not self.appender.woken:
-            self._dispatch.drain(min(limit, self._flush.flushed) if self.config.sync_flush else limit)
+        if self._sync_flush or not self.appender.woken:
+            self._dispatch.drain(min(limit, self._flush.flushed) if self._sync_flush else limit)
 
     def drain(self) -> int:
         """Dispatch what may be seen; returns the number of messages."""
         self.appender.woken = False
         if self.on_written is not None:
             self.on_written()
-        limit = self._flush.flushed if self.config.sync_flush else None
+        limit = self._flush.flushed if self._sync_flush else None
         if self.visible_limit is not None:
             limit = self.visible_limit if limit is None else min(limit, self.visible_limit)
         return self._dispatch.drain(limit)
