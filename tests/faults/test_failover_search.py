@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from eruca.broker.failover import in_sync
 from eruca.broker.failover.election import Candidate
@@ -172,10 +173,11 @@ class AnswersAtOnce(Rules):
     """A change of tables is answered before the others have it."""
 
     def step(self, member: Member, event: Event) -> Step:
-        after, actions = super().step(member, event)
+        step = super().step(member, event)
+        after = step.member
         if after.state is State.MASTER:
-            after = after._replace(tables_confirmed=after.tables)
-        return Step(after, actions)
+            after = replace(after, tables_confirmed=after.tables)
+        return Step(after, step.actions)
 
 
 class TakesInWithoutTables(Rules):
@@ -220,7 +222,7 @@ def with_an_old_report_of_tables() -> World:
     """The same of a change of tables, number 2 in both epochs."""
     world = with_an_old_report()
     return world._replace(
-        brokers=(world.brokers[0]._replace(member=world.brokers[0].member._replace(tables=1)), world.brokers[1]),
+        brokers=(world.brokers[0]._replace(member=replace(world.brokers[0].member, tables=1)), world.brokers[1]),
         posts=frozenset((Post(0, Report(1, "b", 2, 0, 2)),)),
     )
 

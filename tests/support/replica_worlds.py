@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from eruca.broker.failover import election
 from eruca.broker.failover import epochs as lists
 from eruca.broker.failover.election import Candidate
@@ -209,12 +211,12 @@ class Search:
     def _bare(self, broker: Broker) -> Broker:
         member = broker.member
         if not self._machines.in_memory and member.has_tables:
-            member = member._replace(has_tables=False)
+            member = replace(member, has_tables=False)
         if member.state is State.MASTER:
             return broker._replace(member=member)
         if member.state is not State.FOLLOWING:
-            member = member._replace(tables=0)
-        return broker._replace(member=member._replace(confirmed=0, tables_confirmed=0), base=0)
+            member = replace(member, tables=0)
+        return broker._replace(member=replace(member, confirmed=0, tables_confirmed=0), base=0)
 
     # ---- what may happen next
 
@@ -351,7 +353,7 @@ class Search:
                     pass
         member = step.member
         if member.proposed is not None and member.proposed.sync_state_set_epoch:
-            member = member._replace(proposed=member.proposed._replace(sync_state_set_epoch=0))
+            member = replace(member, proposed=member.proposed._replace(sync_state_set_epoch=0))
         new = Broker(member, log, broker.tables, base)
         after = self._answered(_with(world, new)._replace(requests=requests, posts=posts), broker, new)
         return (me, event, member.state), self._promised(after, broker.member, member, log)
@@ -421,7 +423,7 @@ def _may_be_alone(world: World, broker_id: int) -> bool:
 
 
 def _same_line(one: Report, other: Report) -> bool:
-    return one[:3] == other[:3]
+    return (one.broker_id, one.store, one.epoch) == (other.broker_id, other.store, other.epoch)
 
 
 def _can_count(member: Member, report: Report) -> bool:
@@ -431,7 +433,7 @@ def _can_count(member: Member, report: Report) -> bool:
 def _aged(world: World) -> World:
     """The world when the key changes: what anybody knows of it is old."""
     brokers = tuple(
-        broker._replace(member=broker.member._replace(known=broker.member.known._replace(revision=OLD)))
+        broker._replace(member=replace(broker.member, known=broker.member.known._replace(revision=OLD)))
         if broker.member.known is not None
         else broker
         for broker in world.brokers

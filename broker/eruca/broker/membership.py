@@ -19,7 +19,7 @@ from eruca.broker.broker import Broker
 from eruca.broker.coordination.port import Coordinator
 from eruca.broker.failover.epochs import Epochs
 from eruca.broker.failover.group import Group
-from eruca.broker.failover.member import Copied, Promise, Rules, State, TablesChanged
+from eruca.broker.failover.member import FOLLOWING, MASTER, Copied, Promise, Rules, State, TablesChanged
 from eruca.broker.services.failover.confirmation import Confirmation
 from eruca.broker.services.failover.driver import Driver
 from eruca.broker.services.failover.group_part import Desk, GroupPart, HandOverRefused
@@ -176,11 +176,11 @@ class Membership:
         member, reached = self.driver.member, self._broker.store.replicator.safe_offset
         if reached == self._posted:
             return
-        if member.state is State.MASTER:
+        if member.state is MASTER:
             self._posted = reached
             self.driver.stored(reached)
             self._links.replicas.written()
-        elif member.state is State.FOLLOWING and reached > member.end and member.known is not None:
+        elif member.state is FOLLOWING and reached > member.end and member.known is not None:
             self._posted = reached
             self.driver.post(Copied(member.known.group.master_epoch, None, reached, member.confirmed))
 

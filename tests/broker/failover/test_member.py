@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from eruca.broker.failover.epochs import Epoch
 from eruca.broker.failover.group import Group
@@ -17,8 +18,9 @@ def after(*events: Event, rules: Rules) -> tuple[Member, list[Group]]:
     member = Member(1, "a", 10, (Epoch(2, 0),), State.MASTER, Known(PAIR, 1), confirmed=10, acknowledged=10, tables=2)
     proposed = []
     for event in events:
-        member, actions = rules.step(member, event)
-        proposed += [action.group for action in actions if isinstance(action, Propose)]
+        step = rules.step(member, event)
+        member = step.member
+        proposed += [action.group for action in step.actions if isinstance(action, Propose)]
     return member, proposed
 
 
@@ -33,8 +35,8 @@ def test_a_member_with_another_store_counts_only_when_etcd_has_it_with_that_one(
     rules = Rules(acknowledging=acknowledging)
     member, proposed = after(reported("b", 10), Stored(15), reported("another", 15), rules=rules)
     assert (member.confirmed, member.tables_confirmed, rules.promise(member).acknowledged) == (10, 2, 10)
-    assert [group.store_of(2) for group in proposed] == ["another"]
-    member, _ = rules.step(member, Changed(2))
+    assert [group.has(2, "another") for group in proposed] == [True]
+    member = rules.step(member, Changed(2)).member
     assert (member.confirmed, rules.promise(member).acknowledged) == (15, 15)
 
 
@@ -42,18 +44,15 @@ def test_of_a_change_of_tables_the_same_holds() -> None:
     rules = Rules()
     member, _ = after(reported("another", 10), rules=rules)
     assert member.tables_confirmed == 0
-    member, _ = rules.step(member, Changed(2))
-    assert member.tables_confirmed == 2
+    assert rules.step(member, Changed(2)).member.tables_confirmed == 2
 
 
 def test_a_newcomer_counts_from_the_moment_in_which_it_is_proposed() -> None:
     rules = Rules()
     alone = PAIR._replace(sync_state_set=frozenset((1,)))
     member, _ = after(rules=rules)
-    member = member._replace(known=Known(alone, 1))
-    member, actions = rules.step(member, reported("new", 10))
-    assert [action.group.store_of(2) for action in actions if isinstance(action, Propose)] == ["new"]
-    member, _ = rules.step(member, Stored(15))
+    step = rules.step(replace(member, known=Known(alone, 1)), reported("new", 10))
+    assert [action.group.has(2, "new") for action in step.actions if isinstance(action, Propose)] == [True]
+    member = rules.step(step.member, Stored(15)).member
     assert member.confirmed == 10
-    member, _ = rules.step(member, reported("new", 15))
-    assert member.confirmed == 15
+    assert rules.step(member, reported("new", 15)).member.confirmed == 15

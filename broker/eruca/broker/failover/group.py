@@ -43,16 +43,9 @@ class Group(NamedTuple):
         """Rises with each change: of two states of a group, the higher one is the later one."""
         return self.master_epoch, self.sync_state_set_epoch
 
-    def store_of(self, broker_id: int) -> str | None:
-        """The store with which a broker was taken into the set; None when it never was."""
-        for known, store in self.stores:
-            if known == broker_id:
-                return store
-        return None
-
     def has(self, broker_id: int, store: str) -> bool:
         """Whether a broker is in the set, with this store: then it has all that was acknowledged."""
-        return broker_id in self.sync_state_set and self.store_of(broker_id) == store
+        return broker_id in self.sync_state_set and (broker_id, store) in self.stores
 
     def elect(self, broker_id: int, store: str) -> Group:
         """This group with another master in the next epoch, alone in its set until others have joined it."""

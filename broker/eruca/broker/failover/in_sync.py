@@ -8,12 +8,12 @@ store that etcd has of it: with another one it is a newcomer.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from eruca.broker.failover.group import Group
 
 
-class Report(NamedTuple):
+class Report(msgspec.Struct, frozen=True):
     """A replica's word about its log, in the epoch in which it follows."""
 
     broker_id: int
@@ -24,7 +24,7 @@ class Report(NamedTuple):
     """The number of the last change of the master's tables that it has."""
 
 
-class Replica(NamedTuple):
+class Replica(msgspec.Struct, frozen=True, order=True):
     """What a master knows of one of its replicas, from reports of the present epoch."""
 
     broker_id: int
@@ -104,20 +104,17 @@ def confirm_offset(confirmed: int, own: int, master: int, members: frozenset[int
 
     A member of which nothing was heard in this epoch holds it where it is.
     """
-    end = own
-    for broker_id in members:
-        if broker_id != master:
-            replica = of(replicas, broker_id)
-            if replica is None:
-                return confirmed
-            end = min(end, replica.end)
-    return max(end, confirmed)
+    end, unheard = own, len(members) - (master in members)
+    for replica in replicas:
+        if replica.broker_id in members and replica.broker_id != master:
+            unheard -= 1
+            if replica.end < end:
+                end = replica.end
+    return end if end > confirmed and not unheard else confirmed
 
 
 def confirm_number(confirmed: int, own: int, master: int, members: frozenset[int], replicas: Replicas) -> int:
     """As ``confirm_offset``, of the numbered changes of tables."""
-    if own <= confirmed:
-        return confirmed
     numbers = {replica.broker_id: replica.tables for replica in replicas}
     return max(confirmed, min([own, *(numbers.get(each, confirmed) for each in members if each != master)]))
 

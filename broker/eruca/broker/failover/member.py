@@ -15,6 +15,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+import msgspec
+from msgspec.structs import replace
+
 from eruca.broker.failover import election, in_sync
 from eruca.broker.failover import epochs as lists
 from eruca.broker.failover.epochs import Epoch, Epochs
@@ -39,6 +42,10 @@ class State(Enum):
     """Its log does not belong to the group's, or etcd has forgotten the group: an operator decides."""
 
 
+MASTER, FOLLOWING = State.MASTER, State.FOLLOWING
+"""Each message asks for these two; a member of an enumeration is looked up slowly by its class."""
+
+
 class Known(NamedTuple):
     """A group as it was in etcd, and the revision of its key then."""
 
@@ -46,7 +53,7 @@ class Known(NamedTuple):
     revision: int
 
 
-class Member(NamedTuple):
+class Member(msgspec.Struct, frozen=True):
     """What a broker knows of itself and its group."""
 
     broker_id: int
@@ -85,28 +92,28 @@ class Member(NamedTuple):
 # ---- events
 
 
-class Read(NamedTuple):
+class Read(msgspec.Struct, frozen=True):
     """etcd has this group."""
 
     group: Group
     revision: int
 
 
-class Changed(NamedTuple):
+class Changed(msgspec.Struct, frozen=True):
     """etcd took over what was proposed."""
 
     revision: int
 
 
-class NotChanged(NamedTuple):
+class NotChanged(msgspec.Struct, frozen=True):
     """etcd's key is not as it was expected."""
 
 
-class MasterSilent(NamedTuple):
+class MasterSilent(msgspec.Struct, frozen=True):
     """The key of the master is gone, and it was not heard for a while."""
 
 
-class Welcomed(NamedTuple):
+class Welcomed(msgspec.Struct, frozen=True):
     """The master's answer to a handshake: its log."""
 
     master_epoch: int
@@ -117,7 +124,7 @@ class Welcomed(NamedTuple):
     """Up to where the log of a replica without epochs is the master's; 0 where it is not."""
 
 
-class Copied(NamedTuple):
+class Copied(msgspec.Struct, frozen=True):
     """Bytes of the master's log up to ``end`` were appended; all of them belong to ``part``. None: a heartbeat."""
 
     master_epoch: int
@@ -126,58 +133,58 @@ class Copied(NamedTuple):
     confirmed: int
 
 
-class TablesCopied(NamedTuple):
+class TablesCopied(msgspec.Struct, frozen=True):
     """The tables are the master's, with all changes up to ``number``."""
 
     master_epoch: int
     number: int
 
 
-class MasterLost(NamedTuple):
+class MasterLost(msgspec.Struct, frozen=True):
     """The connection to the master ended."""
 
 
-class Asked(NamedTuple):
+class Asked(msgspec.Struct, frozen=True):
     """A replica shakes hands."""
 
     broker_id: int
 
 
-class Reported(NamedTuple):
+class Reported(msgspec.Struct, frozen=True):
     """A replica reports."""
 
     report: Report
 
 
-class ReplicaLost(NamedTuple):
+class ReplicaLost(msgspec.Struct, frozen=True):
     """The connection of a replica ended, or it makes no progress (haMaxTimeSlaveNotCatchup)."""
 
     broker_id: int
 
 
-class Stored(NamedTuple):
+class Stored(msgspec.Struct, frozen=True):
     """The master's log was written, up to ``end``."""
 
     end: int
 
 
-class TablesChanged(NamedTuple):
+class TablesChanged(msgspec.Struct, frozen=True):
     """The master's tables have changed; ``number`` changes since it is the master."""
 
     number: int
 
 
-class HandOver(NamedTuple):
+class HandOver(msgspec.Struct, frozen=True):
     """The master shall be another one, if that is a member of the set."""
 
     broker_id: int
 
 
-class Noted(NamedTuple):
+class Noted(msgspec.Struct, frozen=True):
     """The new epoch is on the disk."""
 
 
-class Forgotten(NamedTuple):
+class Forgotten(msgspec.Struct, frozen=True):
     """etcd has no group, or an older one than this broker has known: it was emptied, or restored from a backup.
 
     ``revision`` is that of the key as it was read.
@@ -187,7 +194,7 @@ class Forgotten(NamedTuple):
     revision: int
 
 
-class Recreate(NamedTuple):
+class Recreate(msgspec.Struct, frozen=True):
     """An operator has this broker write the group again, with itself as the master, over the key of that revision."""
 
     group: Group
@@ -218,79 +225,79 @@ Event = (
 # ---- actions
 
 
-class Seek(NamedTuple):
+class Seek(msgspec.Struct, frozen=True):
     """Read the group from etcd."""
 
 
-class Join(NamedTuple):
+class Join(msgspec.Struct, frozen=True):
     """Connect to the master, and shake hands for this epoch."""
 
     broker_id: int
     epoch: int
 
 
-class Propose(NamedTuple):
+class Propose(msgspec.Struct, frozen=True):
     """Ask etcd to change the group, if its key still has this revision."""
 
     group: Group
     revision: int
 
 
-class Note(NamedTuple):
+class Note(msgspec.Struct, frozen=True):
     """Write the list of epochs to the disk."""
 
     epochs: Epochs
 
 
-class CutTo(NamedTuple):
+class CutTo(msgspec.Struct, frozen=True):
     """Cut the log off here, and write its list of epochs."""
 
     end: int
     epochs: Epochs
 
 
-class Tell(NamedTuple):
+class Tell(msgspec.Struct, frozen=True):
     """Report to the master."""
 
     report: Report
 
 
-class Welcome(NamedTuple):
+class Welcome(msgspec.Struct, frozen=True):
     """Answer a handshake."""
 
     broker_id: int
     answer: Welcomed
 
 
-class Accept(NamedTuple):
+class Accept(msgspec.Struct, frozen=True):
     """Be the master from now on."""
 
 
-class StepDown(NamedTuple):
+class StepDown(msgspec.Struct, frozen=True):
     """Be no master any more: acknowledge nothing, waiting sends fail."""
 
 
-class Bar(NamedTuple):
+class Bar(msgspec.Struct, frozen=True):
     """Take no part any more, and say why."""
 
     reason: str
 
 
-class Admit(NamedTuple):
+class Admit(msgspec.Struct, frozen=True):
     """Take part again."""
 
 
 Action = Seek | Join | Propose | Note | CutTo | Tell | Welcome | Accept | StepDown | Bar | Admit
 
 
-class Step(NamedTuple):
+class Step(msgspec.Struct, frozen=True):
     """What a broker knows after an event, and what it has to do."""
 
     member: Member
     actions: tuple[Action, ...] = ()
 
 
-class Promise(NamedTuple):
+class Promise(msgspec.Struct, frozen=True):
     """What a broker may show and answer."""
 
     confirmed: int
@@ -315,8 +322,8 @@ class Rules:
 
     def promise(self, member: Member) -> Promise:
         """What a member may show and answer."""
-        leads = member.known if member.state is State.MASTER else None
-        enough = leads is None or in_sync.enough(leads.group, member.proposed, self._least)
+        leads = member.known if member.state is MASTER else None
+        enough = leads is None or self._least <= 1 or in_sync.enough(leads.group, member.proposed, self._least)
         acknowledged = member.confirmed if self._acknowledging is None else member.acknowledged
         return Promise(member.confirmed, acknowledged, member.tables_confirmed, enough)
 
@@ -355,7 +362,7 @@ class Rules:
     def waits_for_others(self, member: Member) -> bool:
         """Whether nothing follows from a longer log of a master before another event: others have to have it first."""
         known = member.known
-        if member.state is not State.MASTER or known is None or self._acknowledging is not None:
+        if member.state is not MASTER or known is None or self._acknowledging is not None:
             return False
         return len(self.counted(member, known)) > 1
 
@@ -369,6 +376,8 @@ class Rules:
         """What a member knows after an event, and what it has to do."""
         if isinstance(event, Copied):
             return self._copied(member, event)
+        if isinstance(event, Reported):
+            return self._reported(member, event.report)
         if member.state is State.BARRED:
             return self._barred(member, event)
         if isinstance(event, Read):
@@ -379,7 +388,7 @@ class Rules:
         if known is None:
             return Step(member)
         match event:
-            case Reported() | Stored() | Asked() | ReplicaLost() | TablesChanged():
+            case Stored() | Asked() | ReplicaLost() | TablesChanged():
                 return self._lead(member, known, event)
             case Welcomed() | TablesCopied() | MasterLost():
                 return self._follow(member, known, event)
@@ -402,7 +411,7 @@ class Rules:
         known, proposed = member.known, member.proposed
         if proposed is not None and known is not None and known.revision == event.revision:
             return Step(member, (Propose(proposed, event.revision),))  # it is about to write the group again
-        barred = member._replace(state=State.BARRED, forgotten=True, proposed=None)
+        barred = replace(member, state=State.BARRED, forgotten=True, proposed=None)
         return Step(barred, (Bar(event.reason),))
 
     def _barred(self, member: Member, event: Event) -> Step:
@@ -412,10 +421,10 @@ class Rules:
         match event:
             case Recreate(group, revision):
                 known = Known(group, revision)
-                stands = member._replace(state=State.CANDIDATE, forgotten=False, known=known, proposed=group)
+                stands = replace(member, state=State.CANDIDATE, forgotten=False, known=known, proposed=group)
                 return Step(stands, (Admit(), Propose(group, revision)))
             case Read(group) if self.takes_part(member, group) and group.master_epoch > member.lacking:
-                fresh = member._replace(state=State.SEEKING, forgotten=False, known=None, proposed=None, replicas=())
+                fresh = replace(member, state=State.SEEKING, forgotten=False, known=None, proposed=None, replicas=())
                 step = self._read(fresh, event)
                 return Step(step.member, (Admit(), *step.actions))
         return Step(member)
@@ -429,25 +438,25 @@ class Rules:
         if not self.takes_part(member, group):
             reason = f"etcd has epoch {group.master_epoch}, but the log has epoch {member.epoch}"
             return self._forget(member, Forgotten(f"{reason}: etcd was emptied or restored", read.revision))
-        new = member._replace(known=Known(group, read.revision), proposed=None)
+        new = replace(member, known=Known(group, read.revision), proposed=None)
         if known is not None and known.group.master_epoch == group.master_epoch and member.state is not State.CANDIDATE:
             return self._set_moved(new) if new.state is State.MASTER else Step(new)
         if member.state is State.CANDIDATE and member.proposed == group:
             return self._promote(new, group)  # its own request, of whose outcome it has heard nothing
         ended: tuple[Action, ...] = (StepDown(),) if member.state in (State.PROMOTING, State.MASTER) else ()
         if group.master_broker_id == member.broker_id:  # of a former life
-            return Step(new._replace(state=State.SEEKING, replicas=()), ended)
-        joining = new._replace(state=State.JOINING, replicas=())
+            return Step(replace(new, state=State.SEEKING, replicas=()), ended)
+        joining = replace(new, state=State.JOINING, replicas=())
         return Step(joining, (*ended, Join(group.master_broker_id, group.master_epoch)))
 
     def _changed(self, member: Member, event: Changed) -> Step:
         assert member.proposed is not None
         group = member.proposed
-        new = member._replace(known=Known(group, event.revision), proposed=None)
+        new = replace(member, known=Known(group, event.revision), proposed=None)
         if member.state is State.CANDIDATE:
             return self._promote(new, group)
         if group.master_broker_id != member.broker_id:
-            joining = new._replace(state=State.JOINING, replicas=())
+            joining = replace(new, state=State.JOINING, replicas=())
             return Step(joining, (StepDown(), Join(group.master_broker_id, group.master_epoch)))
         return self._set_moved(new)
 
@@ -457,22 +466,22 @@ class Rules:
         if member.state not in (State.SEEKING, State.JOINING, State.FOLLOWING) or not self.may_stand(member, known):
             return Step(member)
         wanted = known.group.elect(member.broker_id, member.store)
-        new = member._replace(state=State.CANDIDATE, proposed=wanted)
+        new = replace(member, state=State.CANDIDATE, proposed=wanted)
         return Step(new, (Propose(wanted, known.revision),))
 
     def _promote(self, member: Member, group: Group) -> Step:
         former = member.epochs or lists.adopted(member.end)
         epochs = lists.begin(former, group.master_epoch, member.end)
-        return Step(member._replace(state=State.PROMOTING, epochs=epochs, replicas=()), (Note(epochs),))
+        return Step(replace(member, state=State.PROMOTING, epochs=epochs, replicas=()), (Note(epochs),))
 
     def _accept(self, member: Member, known: Known) -> Step:
         """All of the log is the truth now, and so are the tables: they are number 1, which whoever comes into the set
         has to have."""
         if member.state is not State.PROMOTING or member.epoch != known.group.master_epoch:
             return Step(member)
-        new = member._replace(state=State.MASTER, confirmed=member.end, tables=1, tables_confirmed=1, has_tables=True)
+        new = replace(member, state=State.MASTER, confirmed=member.end, tables=1, tables_confirmed=1, has_tables=True)
         if self._acknowledging is not None:
-            new = new._replace(acknowledged=member.end)
+            new = replace(new, acknowledged=member.end)
         return Step(new, (Accept(),))
 
     # ---- a follower
@@ -483,10 +492,10 @@ class Rules:
             case Welcomed() if member.state in (State.JOINING, State.FOLLOWING) and event.master_epoch == epoch:
                 return self._join(member, event)  # also of the next connection, after the word of one that has ended
             case TablesCopied() if member.state is State.FOLLOWING and event.master_epoch == epoch:
-                new = member._replace(tables=event.number, has_tables=True)
+                new = replace(member, tables=event.number, has_tables=True)
                 return Step(new, (self._tell(new, epoch),))
             case MasterLost() if member.state is State.FOLLOWING:
-                joining = member._replace(state=State.JOINING)
+                joining = replace(member, state=State.JOINING)
                 return Step(joining, (Seek(), Join(known.group.master_broker_id, epoch)))
         return Step(member)
 
@@ -496,17 +505,17 @@ class Rules:
         end = self.cut_point(member, answer)
         if end is None:
             reason = "the log has nothing in common with the master's: empty the store, or start it in another group"
-            return Step(member._replace(state=State.BARRED), (Bar(reason),))
+            return Step(replace(member, state=State.BARRED), (Bar(reason),))
         if end < member.confirmed:
             reason = (
                 f"the master's log is the same up to {end} only, and this one was confirmed up to {member.confirmed}: "
                 "etcd was restored, or the group was recreated without this broker; started again, it is cut back"
             )
-            barred = member._replace(state=State.BARRED, forgotten=True, lacking=answer.master_epoch)
+            barred = replace(member, state=State.BARRED, forgotten=True, lacking=answer.master_epoch)
             return Step(barred, (Bar(reason),))
         epochs = lists.cut(member.epochs, end)
         confirmed = min(answer.confirmed, end)
-        new = member._replace(state=State.FOLLOWING, end=end, epochs=epochs, confirmed=confirmed, tables=0)
+        new = replace(member, state=State.FOLLOWING, end=end, epochs=epochs, confirmed=confirmed, tables=0)
         report = self._tell(new, answer.master_epoch)
         return Step(new, (CutTo(end, epochs), report) if end < member.end else (report,))
 
@@ -514,16 +523,17 @@ class Rules:
         """Its log, which has no epochs, is the beginning of the master's: then so is the list of its epochs."""
         epochs = lists.cut(answer.epochs, member.end)
         confirmed = min(answer.confirmed, member.end)
-        new = member._replace(state=State.FOLLOWING, epochs=epochs, confirmed=confirmed, tables=0)
+        new = replace(member, state=State.FOLLOWING, epochs=epochs, confirmed=confirmed, tables=0)
         return Step(new, (Note(epochs), self._tell(new, answer.master_epoch)))
 
     def _copied(self, member: Member, event: Copied) -> Step:
         known, epochs = member.known, member.epochs
-        if member.state is not State.FOLLOWING or known is None or known.group.master_epoch != event.master_epoch:
+        if member.state is not FOLLOWING or known is None or known.group.master_epoch != event.master_epoch:
             return Step(member)
         if event.part is not None and event.part not in epochs:
             epochs = lists.begin(epochs, event.part.epoch, event.part.start)
-        new = member._replace(end=event.end, epochs=epochs, confirmed=min(event.confirmed, event.end))
+        confirmed = event.confirmed if event.confirmed < event.end else event.end
+        new = replace(member, end=event.end, epochs=epochs, confirmed=confirmed)
         report = self._tell(new, event.master_epoch)
         return Step(new, (report,) if epochs is member.epochs else (Note(epochs), report))
 
@@ -532,26 +542,27 @@ class Rules:
 
     # ---- a master
 
-    def _lead(
-        self, member: Member, known: Known, event: Asked | Reported | ReplicaLost | Stored | TablesChanged
-    ) -> Step:
+    def _reported(self, member: Member, report: Report) -> Step:
+        known = member.known
+        if member.state is not MASTER or known is None or not self.counts(member, known, report):
+            return Step(member)
+        return self._set_moved(member, in_sync.heard(member.replicas, report))
+
+    def _lead(self, member: Member, known: Known, event: Asked | ReplicaLost | Stored | TablesChanged) -> Step:
         if member.state is not State.MASTER:
             return Step(member)
         match event:
-            case Reported(report):
-                if not self.counts(member, known, report):
-                    return Step(member)
-                return self._set_moved(member, in_sync.heard(member.replicas, report))
             case Asked(broker_id):
-                new = member._replace(replicas=in_sync.without(member.replicas, broker_id))
+                new = replace(member, replicas=in_sync.without(member.replicas, broker_id))
                 answer = Welcomed(known.group.master_epoch, member.epochs, member.end, member.confirmed)
                 return Step(new, (Welcome(broker_id, answer),))
             case ReplicaLost(broker_id):
-                return self._lost(member, broker_id)
+                # what it has reported counts no more: until etcd has taken it out, nothing is confirmed
+                return self._set_moved(member, in_sync.lost(member.replicas, broker_id))
             case Stored(end):
-                return self._set_moved(member._replace(end=end))
+                return self._set_moved(replace(member, end=end))
             case TablesChanged(number):
-                return self._set_moved(member._replace(tables=number))
+                return self._set_moved(replace(member, tables=number))
 
     def _hand_over(self, member: Member, known: Known, broker_id: int) -> Step:
         """Ask etcd to name another master; it is elected as any other, in the epoch after that one."""
@@ -560,41 +571,30 @@ class Rules:
         if member.state is not State.MASTER or member.proposed is not None or not of_the_set:
             return Step(member)
         wanted = group.hand_over(broker_id)
-        return Step(member._replace(proposed=wanted), (Propose(wanted, known.revision),))
-
-    def _lost(self, member: Member, broker_id: int) -> Step:
-        """What it has reported counts no more: until etcd has taken it out, nothing is confirmed."""
-        return self._set_moved(member, in_sync.lost(member.replicas, broker_id))
+        return Step(replace(member, proposed=wanted), (Propose(wanted, known.revision),))
 
     def _set_moved(self, member: Member, replicas: Replicas | None = None) -> Step:
         """Confirm what all have, and propose the set that is right, if no other change is under way.
 
         ``replicas`` are those that are known from now on.
         """
-        known = member.known
+        known, replicas = member.known, member.replicas if replicas is None else replicas
         assert known is not None
-        if replicas is None:
-            replicas = member.replicas
         right = in_sync.rightful(known.group, member.proposed, replicas)
-        confirmed, acknowledged, tables = self._confirmed(member, known, right)
-        new = member._replace(
-            confirmed=confirmed, acknowledged=acknowledged, tables_confirmed=tables, replicas=replicas
+        confirmed, acknowledged, tables = member.confirmed, member.acknowledged, member.tables_confirmed
+        if self._least <= 1 or in_sync.enough(known.group, member.proposed, self._least):
+            me, end, members = member.broker_id, member.end, self.counted(member, known)
+            confirmed = in_sync.confirm_offset(confirmed, end, me, members, right)
+            if (least := self._acknowledging) is not None:
+                acknowledged = in_sync.acknowledged_offset(acknowledged, end, me, members, right, least)
+            if member.tables > tables:
+                tables = in_sync.confirm_number(tables, member.tables, me, members, right)
+        new = replace(
+            member, confirmed=confirmed, acknowledged=acknowledged, tables_confirmed=tables, replicas=replicas
         )
         if member.proposed is not None or right is replicas:
             return Step(new)
         wanted = self.wanted(new, known)
         if wanted is None:
             return Step(new)
-        return Step(new._replace(proposed=wanted), (Propose(wanted, known.revision),))
-
-    def _confirmed(self, member: Member, known: Known, replicas: Replicas) -> tuple[int, int, int]:
-        """Up to where the log is confirmed, and acknowledged; up to which number tables are confirmed."""
-        before = member.confirmed, member.acknowledged, member.tables_confirmed
-        if not in_sync.enough(known.group, member.proposed, self._least):
-            return before
-        me, members = member.broker_id, self.counted(member, known)
-        confirmed = in_sync.confirm_offset(member.confirmed, member.end, me, members, replicas)
-        acknowledged = member.acknowledged
-        if (least := self._acknowledging) is not None:
-            acknowledged = in_sync.acknowledged_offset(before[1], member.end, me, members, replicas, least)
-        return confirmed, acknowledged, in_sync.confirm_number(before[2], member.tables, me, members, replicas)
+        return Step(replace(new, proposed=wanted), (Propose(wanted, known.revision),))

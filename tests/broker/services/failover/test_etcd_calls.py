@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from eruca.broker.coordination.port import Put, Unavailable
 from eruca.broker.failover import group as groups
@@ -69,7 +70,7 @@ class World:
 
     def want(self, group: Group, revision: int) -> None:
         """Have the master propose that, and nothing else any more."""
-        self._driver.member = self._driver.member._replace(known=Known(TWO, revision), proposed=group)
+        self._driver.member = replace(self._driver.member, known=Known(TWO, revision), proposed=group)
         self._calls.propose(Propose(group, revision))
 
     def heard(self, kind: type[Event]) -> bool:

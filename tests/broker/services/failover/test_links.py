@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -35,6 +36,7 @@ class ByHand:
         host, _, port = machine.ha_address.rpartition(":")
         self.reader, self.writer = await asyncio.open_connection(host, int(port))
         self.messages = MessageReader()
+        self.came: deque[tuple[Kind, bytes]] = deque()
         return self
 
     async def greet(self, machine: Machine[FakeClient], **changes: object) -> tuple[Kind, bytes]:
@@ -46,11 +48,11 @@ class ByHand:
 
     async def next(self) -> tuple[Kind, bytes]:
         async with asyncio.timeout(5):
-            while (found := self.messages.next()) is None:
+            while not self.came:
                 data = await self.reader.read(4096)
                 assert data, "the broker has closed the connection"
-                self.messages.feed(data)
-            return found
+                self.came += self.messages.feed(data)
+            return self.came.popleft()
 
     async def next_part(self) -> Frame:
         """The next part of the log; heartbeats on the way are answered."""
@@ -274,11 +276,9 @@ def test_messages_come_back_as_they_were_in_any_chunking(size: int) -> None:
     said = messages.welcome(Welcomed(3, (Epoch(1, 0), Epoch(3, 1 << 40)), 1 << 41, 5))
     said += messages.part_head(3, Epoch(1, 0), 7, 2, 5) + b"xy" + messages.beat(Beat(3, 5, 99))
     said += messages.heard(99) + messages.report(3, 8, 6) + messages.tables(3, 6, b"abc")
-    reader, found = MessageReader(), []
+    reader, found = MessageReader(), list[tuple[Kind, bytes]]()
     for at in range(0, len(said), size):
-        reader.feed(said[at : at + size])
-        while (message := reader.next()) is not None:
-            found.append(message)
+        found += reader.feed(said[at : at + size])
     assert messages.read_welcome(found[0][1]) == Welcomed(3, (Epoch(1, 0), Epoch(3, 1 << 40)), 1 << 41, 5)
     assert messages.read_part(found[1][1]) == Frame(3, Epoch(1, 0), 7, b"xy", 5)
     assert messages.read_beat(found[2][1]) == Beat(3, 5, 99)

@@ -45,13 +45,15 @@ class Transport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.said = MessageReader()
+        self.kinds: list[Kind] = []
+        """Of the messages that were written."""
         self.reading = True
         self.aborted = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self.aborted:
             raise RuntimeError("unable to perform operation; the handler is closed")
-        self.said.feed(bytes(data))
+        self.kinds += [kind for kind, _ in self.said.feed(bytes(data))]
 
     def pause_reading(self) -> None:
         self.reading = False
@@ -64,12 +66,6 @@ class Transport(asyncio.Transport):
 
     def abort(self) -> None:
         self.aborted = True
-
-    def kinds(self) -> list[tuple[Kind, bytes]]:
-        found = []
-        while (message := self.said.next()) is not None:
-            found.append(message)
-        return found
 
 
 @pytest.fixture
@@ -103,7 +99,7 @@ async def test_parts_that_come_together_are_one_and_are_reported_once(
         (0, b"", 5),
         (6, b"g", 6),
     ]
-    assert [kind for kind, _ in transport.kinds()] == [Kind.HEARD, Kind.REPORT]
+    assert transport.kinds == [Kind.HEARD, Kind.REPORT]
     connection.leave()
 
 
@@ -131,7 +127,7 @@ async def test_after_leave_nothing_is_handed_on(
     connection.leave()
     connection.data_received(part(0, b"abc") + messages.beat(Beat(3, 5, 99)))
     connection.connection_lost(None)
-    assert not driver.taken and MasterLost() not in driver.posted and not transport.kinds()
+    assert not driver.taken and MasterLost() not in driver.posted and not transport.kinds
 
 
 async def test_the_loss_of_a_master_is_posted_once(driver: Driver, connection: MasterConnection) -> None:
@@ -147,5 +143,5 @@ async def test_nothing_is_said_to_a_master_that_has_hung_up(
     transport.abort()
     connection.data_received(part(0, b"abc") + messages.beat(Beat(3, 5, 99)))
     connection.tell(Report(2, "store-2", 3, 3))
-    assert len(driver.taken) == 2 and not transport.kinds()
+    assert len(driver.taken) == 2 and not transport.kinds
     connection.connection_lost(None)

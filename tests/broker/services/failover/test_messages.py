@@ -11,23 +11,16 @@ from eruca.broker.services.failover.messages import Kind, MessageReader
 from eruca.protocol.errors import ProtocolError
 
 
-def read(data: bytes) -> tuple[Kind, bytes] | None:
-    """The first message of these bytes."""
-    reader = MessageReader()
-    reader.feed(data)
-    return reader.next()
-
-
 def test_a_message_comes_as_it_was_said() -> None:
-    assert read(messages.report(3, 500, 7)) == (Kind.REPORT, messages.report(3, 500, 7)[5:])
+    assert MessageReader().feed(messages.report(3, 500, 7)) == [(Kind.REPORT, messages.report(3, 500, 7)[5:])]
 
 
 @pytest.mark.parametrize("size", [(64 << 20) + 1, 2**31 - 1, -1])
 def test_nobody_waits_for_a_message_of_a_size_that_none_has(size: int) -> None:
     with pytest.raises(ProtocolError, match=f"no message of a group has {size} bytes"):
-        read(struct.pack(">iB", size, int(Kind.BEAT)))
+        MessageReader().feed(struct.pack(">iB", size, int(Kind.BEAT)))
 
 
 def test_nobody_reads_a_kind_that_is_not_known() -> None:
     with pytest.raises(ProtocolError, match="kind 200"):
-        read(struct.pack(">iB", 0, 200))
+        MessageReader().feed(struct.pack(">iB", 0, 200))

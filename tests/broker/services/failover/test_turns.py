@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Callable
 
 from eruca.broker.failover.epochs import Epoch
 from eruca.broker.failover.group import Group
@@ -88,6 +90,33 @@ async def test_parts_behind_one_that_waits_for_the_disk_keep_their_order_and_tak
     await room[-1]
     await until(lambda: len(replica.disk.log) == end + ROOM + 1)
     assert bytes(replica.disk.log[end:]) == bytes(range(ROOM + 1))
+
+
+def calls(act: Callable[[], object]) -> int:
+    """How many functions of Python are called."""
+    count = 0
+
+    def called(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    former = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        act()
+    finally:
+        sys.setprofile(former)
+    return count
+
+
+async def test_a_message_costs_few_calls(group: MemoryGroup[FakeClient]) -> None:
+    """With one sender each report and each part is one message, and most of what they cost is calls."""
+    master, replica = await pair(group)
+    master.put(1)
+    said = report(master, len(master.disk.log))
+    assert calls(lambda: master.driver.post(said)) <= 22
+    come = part(replica, b"\2")
+    assert calls(lambda: replica.driver.take(come)) <= 40  # with those of the master, to which it reports
 
 
 async def test_an_error_that_nobody_expects_ends_the_driver_and_not_whoever_has_posted(

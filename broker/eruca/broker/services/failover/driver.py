@@ -16,12 +16,15 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import structlog
+from msgspec.structs import replace
 
 from eruca.broker.coordination.port import ABSENT, Coordinator
 from eruca.broker.failover import epochs as lists
 from eruca.broker.failover import in_sync
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.member import (
+    FOLLOWING,
+    MASTER,
     Accept,
     Action,
     Admit,
@@ -124,6 +127,8 @@ class Driver:
         self._rests = False
         """Whether the next event may be done at once: this broker takes part, and no other event waits, or is under
         way."""
+        self._queued = 0
+        """How many events wait, or are under way in the task."""
         self._stored = 0
         """Up to where the log was written, where that is no event yet."""
         self._frames = 0
@@ -144,16 +149,18 @@ class Driver:
         self._tries = CopyTries(monotonic)
         self._running: list[asyncio.Task[None]] = []
         self._moved = asyncio.Event()
-        """Set after each event."""
+        """Set after each event, at least while somebody waits for that."""
+        self._waiting = 0
+        """How many do."""
 
     # ------------------------------------------------------------------ life
 
     async def start(self) -> None:
         """Take part from now on; the store is open. Raises StoreDamaged, OSError."""
         self.kept.load()
-        self.member = self.member._replace(end=await self._office.settle(), epochs=self._office.epochs())
+        self.member = replace(self.member, end=await self._office.settle(), epochs=self._office.epochs())
         start = self._tasks.start
-        self._rests = self._events.empty()
+        self._rests = not self._queued
         self._running = [
             start("failover", self._run()),
             start("failover at etcd", self._etcd.run()),
@@ -199,6 +206,7 @@ class Driver:
 
     def _put(self, event: Event | Frame | TableFrame | _Look | _Redo | _NotCopied | _Failed) -> None:
         self._rests = False
+        self._queued += 1
         self._events.put_nowait(event)
 
     @property
@@ -230,9 +238,13 @@ class Driver:
 
     async def until(self, reached: Callable[[], bool]) -> None:
         """Wait until that is so; it is asked after each event."""
-        while not reached():
-            self._moved.clear()
-            await self._moved.wait()
+        self._waiting += 1
+        try:
+            while not reached():
+                self._moved.clear()
+                await self._moved.wait()
+        finally:
+            self._waiting -= 1
 
     def etcd_silent(self) -> int:
         """For how many ms etcd has not answered."""
@@ -258,7 +270,8 @@ class Driver:
         while True:
             event = await self._events.get()
             await self._handle(event)
-            self._rests = self._events.empty()  # not after an error: nothing is done any more then
+            self._queued -= 1
+            self._rests = not self._queued  # not after an error: nothing is done any more then
             if isinstance(event, Frame | TableFrame):
                 self._took_out()
             self._moved.set()
@@ -277,7 +290,7 @@ class Driver:
             case Read(group, revision) if why := self.kept.why_forgotten(group, self.member.epoch):
                 await self._step(Forgotten(why, revision))
             case Recreate():
-                self.member = self.member._replace(end=await self._office.settle())
+                self.member = replace(self.member, end=await self._office.settle())
                 await self._step(event)
             case _Redo():
                 if event.action.epochs == self.member.epochs:
@@ -303,7 +316,9 @@ class Driver:
         step = self._rules.step(self.member, event)
         if isinstance(event, Read | Changed):
             await self.kept.keep(step.member)
-        self._became(step.member, event)
+        before, self.member = self.member, step.member
+        if before.state is not step.member.state or before.known is not step.member.known:
+            self._became(before, event)
         for action in step.actions:
             await self._do(action)
         self._show(step.member)
@@ -317,32 +332,36 @@ class Driver:
         """Do what follows from an event, if that needs no waiting; whether it was done."""
         if self._stored:
             self._know_what_is_stored()
-        after, actions = self._rules.step(self.member, event)
-        for action in actions:
+        step = self._rules.step(self.member, event)
+        for action in step.actions:
             if not isinstance(action, _SIMPLE):
                 return False
         self._rests = False
         try:
-            self._became(after, event)
-            for action in actions:
-                self._do_at_once(action)
-            self._show(after)
+            before, self.member = self.member, step.member
+            if before.state is not step.member.state or before.known is not step.member.known:
+                self._became(before, event)
+            for action in step.actions:
+                if isinstance(action, Tell):
+                    self._links.tell(action.report)
+                elif isinstance(action, Propose):
+                    self._etcd.propose(action)
+            self._show(step.member)
         except Exception as error:  # the task ends with it, and so does this broker, whoever has posted the event
             self._put(_Failed(error))
-        self._rests = self._events.empty()
-        self._moved.set()
+        self._rests = not self._queued
+        if self._waiting:
+            self._moved.set()
         return True
 
     def _know_what_is_stored(self) -> None:
-        if self.member.state is State.MASTER:
-            self.member = self.member._replace(end=max(self._stored, self.member.end))
+        if self.member.state is MASTER:
+            self.member = replace(self.member, end=max(self._stored, self.member.end))
         self._stored = 0
 
-    def _became(self, after: Member, event: Event) -> None:
-        """What this broker knows from now on."""
-        before, self.member = self.member, after
-        if before.state is after.state and before.known is after.known:
-            return
+    def _became(self, before: Member, event: Event) -> None:
+        """Another state, or another group is known."""
+        after = self.member
         journal.note(before, after, event)
         if before.known is not None and after.known is not None:
             self.switches += after.known.group.master_broker_id != before.known.group.master_broker_id
@@ -353,17 +372,12 @@ class Driver:
             self._promise = promise
             self._office.show(promise)
 
-    def _do_at_once(self, action: Action) -> None:
-        """One of the simple actions."""
-        if isinstance(action, Tell):
-            self._links.tell(action.report)
-        elif isinstance(action, Propose):
-            self._etcd.propose(action)
-
     async def _do(self, action: Action) -> None:
         match action:
-            case Tell() | Propose():
-                self._do_at_once(action)
+            case Tell(report):
+                self._links.tell(report)
+            case Propose():
+                self._etcd.propose(action)
             case Seek():
                 self._etcd.seek()
             case Note():
@@ -375,7 +389,7 @@ class Driver:
             case StepDown():
                 await self._office.follow()
                 self._links.dismiss()
-                self.member = self.member._replace(end=await self._office.settle())
+                self.member = replace(self.member, end=await self._office.settle())
             case Join():
                 await self._leave()
                 self._connect()
@@ -404,7 +418,7 @@ class Driver:
             await self._bar(f"its log could not be cut off at {end}: {fault}")
 
     async def _bar(self, reason: str) -> None:
-        self.member = self.member._replace(state=State.BARRED)
+        self.member = replace(self.member, state=State.BARRED)
         self._links.leave()
         self._links.dismiss()
         await self._office.follow()
@@ -413,11 +427,7 @@ class Driver:
     def _comes_from_the_master(self, frame: Frame | TableFrame) -> bool:
         """Whether a frame comes from the master that is followed, in its epoch."""
         known = self.member.known
-        return (
-            self.member.state is State.FOLLOWING
-            and known is not None
-            and known.group.master_epoch == frame.master_epoch
-        )
+        return self.member.state is FOLLOWING and known is not None and known.group.master_epoch == frame.master_epoch
 
     def _appended(self, frame: Frame) -> bool:
         """Take in a part of the master's log, if that needs no waiting; whether it was taken in, or passed by."""
@@ -453,7 +463,7 @@ class Driver:
             if frame.part is not None and frame.part not in member.epochs:
                 epochs = lists.begin(member.epochs, frame.part.epoch, frame.part.start)
                 await self._office.note(epochs)
-                self.member = member._replace(epochs=epochs)
+                self.member = replace(member, epochs=epochs)
             copied = self._copy(frame)
         except (CopyRefused, OSError) as fault:
             await self._copy_failed(fault)
@@ -474,9 +484,9 @@ class Driver:
         """Leave the master, and follow it again after a while; what this broker has then begins a new handshake."""
         self._tries.failed(fault)
         self._links.leave()
-        self.member = self.member._replace(state=State.JOINING)
+        self.member = replace(self.member, state=State.JOINING)
         with suppress(OSError):  # the disk that failed may fail again: then nothing more is taken in either
-            self.member = self.member._replace(end=await self._office.settle())
+            self.member = replace(self.member, end=await self._office.settle())
 
     def _connect(self) -> None:
         """Look for the master where etcd says that it is."""
@@ -492,7 +502,7 @@ class Driver:
     async def _leave(self) -> None:
         """Take no more of the former master's log, and know where this one ends."""
         self._links.leave()
-        self.member = self.member._replace(end=await self._office.settle())
+        self.member = replace(self.member, end=await self._office.settle())
 
     # ------------------------------------------------------------------ standing for election
 

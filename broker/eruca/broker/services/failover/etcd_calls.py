@@ -173,7 +173,7 @@ class EtcdCalls:
 
     async def _propose(self, proposal: Propose) -> None:
         """Ask for a change of the group, unless the key has moved on meanwhile."""
-        group, revision = proposal
+        group, revision = proposal.group, proposal.revision
         if self._driver.member.proposed != group:
             self._proposal = None
             return

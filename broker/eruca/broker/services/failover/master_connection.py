@@ -12,10 +12,12 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
+from msgspec.structs import replace
+
 from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import MasterLost
 from eruca.broker.services.failover import messages
-from eruca.broker.services.failover.messages import Kind, MessageReader
+from eruca.broker.services.failover.messages import PART, REFUSED, Kind, MessageReader
 from eruca.broker.services.failover.ports import Frame, Posts, TableFrame
 from eruca.protocol.errors import ProtocolError
 
@@ -46,8 +48,8 @@ class MasterConnection(asyncio.Protocol):
         self._timer = loop.call_later(SILENCE, self._judge_silence)
         self._full: asyncio.Future[None] | None = None
         """Ends when there is room for what comes next."""
-        self._held: tuple[Kind, bytes] | None = None
-        """What was read already, and waits for that."""
+        self._came: list[tuple[Kind, bytes]] = []
+        """Messages that wait for that."""
         self._handling = False
         """Whether messages are handed on: the newest report goes out afterwards."""
         self._report: Report | None = None
@@ -105,14 +107,16 @@ class MasterConnection(asyncio.Protocol):
 
     def send(self, data: bytes) -> None:
         """Send a message, unless the connection has ended: ``ended`` says so, and uvloop raises here."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.write(data)
 
     def tell(self, report: Report) -> None:
         """Report to a master that has welcomed this broker; of the reports about what came together only the newest."""
         if self._handling:
             self._report = report
-        elif self.follows:
+        elif self.welcomed and not self._left:
+            self._report = None
             self.send(messages.report(report.epoch, report.end, report.tables))
 
     # ------------------------------------------------------------------ what comes
@@ -120,53 +124,48 @@ class MasterConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes of the master."""
         self._came_at = self._monotonic()
-        self._reader.feed(data)
+        try:
+            came = self._reader.feed(data)
+        except ProtocolError as fault:
+            self._close(str(fault))
+            return
         if self._full is None:
-            self._go_on()
+            self._go_on(came)
+        else:
+            self._came += came
 
-    def _go_on(self) -> None:
-        """Hand on the messages that are whole, as long as there is room; parts of the log that follow one another go on
-        as one."""
+    def _go_on(self, came: list[tuple[Kind, bytes]]) -> None:
+        """Hand on messages as long as there is room; parts of the log that follow one another go on as one."""
         self._handling = True
         parts: list[Frame] = []
         size = 0
         try:
-            while not self._left and self._full is None:
-                message, self._held = self._held or self._reader.next(), None
-                if message is None:
-                    break
-                kind, body = message
-                if kind is not Kind.REFUSED:  # that is the word of one that is no master, or not this broker's
-                    self.heard_at = self._came_at
-                part = messages.read_part(body) if kind is Kind.PART and self.welcomed else None
+            for at, (kind, body) in enumerate(came):
+                part = messages.read_part(body) if kind is PART and self.welcomed else None
                 if parts and (part is None or size >= TOGETHER or not _follows(parts[-1], part)):
-                    self._hand_on_parts(parts)
-                    size = 0
-                    if self._full is not None:
-                        self._held = message
-                        break
+                    self._hand_on(_joined(parts))
+                    parts, size = [], 0
+                if self._left:
+                    break
+                if kind is not REFUSED:  # that is the word of one that is no master, or not this broker's
+                    self.heard_at = self._came_at
+                if self._full is not None:
+                    self._came = came[at:]
+                    break
                 if part is None:
                     self._handle(kind, body)
                 else:
                     parts.append(part)
                     size += len(part.data)
+            self._handling = False  # what is reported now is the newest
             if parts:
-                self._hand_on_parts(parts)
+                self._hand_on(parts[0] if len(parts) == 1 else _joined(parts))
         except ProtocolError as fault:
             self._close(str(fault))
         finally:
             self._handling = False
-        report, self._report = self._report, None
-        if report is not None:
-            self.tell(report)
-
-    def _hand_on_parts(self, parts: list[Frame]) -> None:
-        """Hand on parts that follow one another."""
-        part = parts[-1]
-        if len(parts) > 1:
-            part = part._replace(offset=parts[0].offset, data=b"".join([each.data for each in parts]))
-        parts.clear()
-        self._hand_on(part)
+        if self._report is not None:
+            self.tell(self._report)
 
     def _handle(self, kind: Kind, body: bytes) -> None:
         if kind is Kind.BEAT and self.welcomed:
@@ -197,9 +196,15 @@ class MasterConnection(asyncio.Protocol):
     def _has_room(self, _: asyncio.Future[None]) -> None:
         self._full = None
         self._came_at = self._monotonic()
-        self._go_on()
+        came, self._came = self._came, []
+        self._go_on(came)
         if self._full is None and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
+
+
+def _joined(parts: list[Frame]) -> Frame:
+    """Parts that follow one another as one."""
+    return replace(parts[-1], offset=parts[0].offset, data=b"".join([each.data for each in parts]))
 
 
 def _follows(one: Frame, other: Frame) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -47,7 +48,13 @@ class Kind(IntEnum):
     TABLES = 8
 
 
+PART: Final = Kind.PART
+REPORT: Final = Kind.REPORT
+REFUSED: Final = Kind.REFUSED
+"""Each message asks for these; a member of an enumeration is looked up slowly by its class."""
 _KINDS: Final = {int(each): each for each in Kind}
+_epoch = lru_cache(64)(Epoch)
+"""One object for the parts of one epoch, which are many."""
 
 
 class Hello(msgspec.Struct, rename="camel", frozen=True):
@@ -106,7 +113,7 @@ def refused(reason: str) -> bytes:
 
 def part_head(master_epoch: int, part: Epoch, offset: int, size: int, confirmed: int) -> bytes:
     """What stands in front of a part of the log with ``size`` bytes."""
-    return _PART_HEAD.pack(_PART.size + size, Kind.PART, master_epoch, part.epoch, part.start, offset, confirmed)
+    return _PART_HEAD.pack(_PART.size + size, PART, master_epoch, part.epoch, part.start, offset, confirmed)
 
 
 def beat(said: Beat) -> bytes:
@@ -121,7 +128,7 @@ def heard(stamp: int) -> bytes:
 
 def report(epoch: int, end: int, number: int) -> bytes:
     """Where a replica's log ends, in the epoch in which it follows, and the number of the tables that it has."""
-    return _WHOLE_REPORT.pack(_REPORT.size, Kind.REPORT, epoch, end, number)
+    return _WHOLE_REPORT.pack(_REPORT.size, REPORT, epoch, end, number)
 
 
 def tables(master_epoch: int, number: int, body: bytes) -> bytes:
@@ -133,33 +140,30 @@ class MessageReader:
     """Reassembles messages."""
 
     def __init__(self) -> None:
-        self._data: bytes | bytearray = b""
-        self._at = 0
+        self._rest = bytearray()
+        """What came of a message that is not whole."""
 
-    def feed(self, data: bytes) -> None:
-        """These bytes came."""
-        if self._at == len(self._data):
-            self._data, self._at = data, 0
-            return
-        if not isinstance(self._data, bytearray):
-            self._data = bytearray(self._data)
-        del self._data[: self._at]
-        self._at = 0
-        self._data += data
-
-    def next(self) -> tuple[Kind, bytes] | None:
-        """The next message; None while it is not whole. Raises ProtocolError for what is none of a group."""
-        data, start = self._data, self._at + _HEAD.size
-        if len(data) < start:
-            return None
-        size, number = _HEAD.unpack_from(data, self._at)
-        if not 0 <= size <= LARGEST or number not in _KINDS:
-            raise ProtocolError(f"no message of a group has {size} bytes and kind {number}")
-        end = start + size
-        if len(data) < end:
-            return None
-        self._at = end
-        return _KINDS[number], bytes(data[start:end])
+    def feed(self, data: bytes) -> list[tuple[Kind, bytes]]:
+        """The messages that ``data`` completes. Raises ProtocolError for what is none of a group."""
+        come: bytes | bytearray = data
+        if self._rest:
+            self._rest += data
+            come = self._rest
+        found, at, length = [], 0, len(come)
+        while length - at >= _HEAD.size:
+            size, number = _HEAD.unpack_from(come, at)
+            if not 0 <= size <= LARGEST or number not in _KINDS:
+                raise ProtocolError(f"no message of a group has {size} bytes and kind {number}")
+            start = at + _HEAD.size
+            if length - start < size:
+                break
+            at = start + size
+            found.append((_KINDS[number], bytes(come[start:at])))
+        if self._rest:
+            del self._rest[:at]
+        elif at < length:
+            self._rest += data[at:]
+        return found
 
 
 def read_hello(body: bytes) -> Hello:
@@ -185,7 +189,7 @@ def read_part(body: bytes) -> Frame:
     if len(body) < _PART.size:
         raise ProtocolError(f"a part of a log has {_PART.size} bytes in front of it, and {len(body)} came")
     epoch, part_epoch, start, offset, confirmed = _PART.unpack_from(body)
-    return Frame(epoch, Epoch(part_epoch, start), offset, memoryview(body)[_PART.size :], confirmed)
+    return Frame(epoch, _epoch(part_epoch, start), offset, memoryview(body)[_PART.size :], confirmed)
 
 
 def read_beat(body: bytes) -> Beat:
@@ -195,8 +199,10 @@ def read_beat(body: bytes) -> Beat:
 
 def read_report(body: bytes) -> tuple[int, int, int]:
     """Epoch, end and number of the tables. Raises ProtocolError."""
-    epoch, end, number = _unpacked(_REPORT, body)
-    return epoch, end, number
+    try:
+        return _REPORT.unpack(body)
+    except struct.error as fault:
+        raise _cut_short(fault) from None
 
 
 def read_tables(body: bytes) -> TableFrame:
@@ -214,4 +220,8 @@ def _unpacked(form: struct.Struct, body: bytes) -> tuple[int, ...]:
     try:
         return form.unpack(body)
     except struct.error as fault:
-        raise ProtocolError(f"a message of a group is cut short: {fault}") from None
+        raise _cut_short(fault) from None
+
+
+def _cut_short(fault: struct.error) -> ProtocolError:
+    return ProtocolError(f"a message of a group is cut short: {fault}")

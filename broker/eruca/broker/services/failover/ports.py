@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from eruca.broker.failover.epochs import Epoch, Epochs
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Report
@@ -45,7 +47,7 @@ class Pace(NamedTuple):
     """For how long a master must not have been heard before somebody stands."""
 
 
-class Frame(NamedTuple):
+class Frame(msgspec.Struct, frozen=True):
     """A part of the master's log, all of it in ``part``; without data a heartbeat."""
 
     master_epoch: int
@@ -55,7 +57,7 @@ class Frame(NamedTuple):
     confirmed: int
 
 
-class TableFrame(NamedTuple):
+class TableFrame(msgspec.Struct, frozen=True):
     """Changes of the master's tables up to ``number``."""
 
     master_epoch: int

@@ -12,9 +12,9 @@ from typing import Protocol, cast
 
 from eruca.broker.failover import epochs as lists
 from eruca.broker.failover.epochs import Epoch, Epochs
-from eruca.broker.failover.member import State
+from eruca.broker.failover.member import MASTER
 from eruca.broker.services.failover import messages
-from eruca.broker.services.failover.messages import MAGIC, Hello, Kind, MessageReader
+from eruca.broker.services.failover.messages import MAGIC, REPORT, Hello, Kind, MessageReader
 from eruca.broker.services.failover.ports import Posts
 from eruca.broker.services.failover.tables import Pending, Tables
 from eruca.broker.services.failover.tails import Log
@@ -148,14 +148,14 @@ class Replica(asyncio.Protocol):
         try:
             if self._magic is not None:
                 data = self._behind_magic(self._magic + data)
-            self._reader.feed(data)
             newest: bytes | None = None
-            while not self.is_closing and (message := self._reader.next()) is not None:
-                kind, body = message
-                if self.said is None:
-                    self._greeted(kind, body)
-                elif kind is Kind.REPORT:
+            for kind, body in self._reader.feed(data):
+                if kind is REPORT and self.said is not None:
                     newest = body
+                elif self.is_closing:
+                    break
+                elif self.said is None:
+                    self._greeted(kind, body)
                 else:
                     self._owner.came(self, kind, body)
             if newest is not None and not self.is_closing:
@@ -195,7 +195,7 @@ class Replica(asyncio.Protocol):
 
     def go_on(self) -> None:
         """Send what is new."""
-        if self.begun:
+        if self._pump.next >= 0:
             if self.pending.number < self._tables.number:
                 self._send_tables()
             self._pump.go_on()
@@ -224,7 +224,7 @@ class Replica(asyncio.Protocol):
                 return 0
             end = min((entry.start for entry in member.epochs if entry.start > at), default=None)
             self._stretch = stretch = _Stretch(member.epochs, part, end)
-        if member.state is not State.MASTER:
+        if member.state is not MASTER:
             self.abort()
             return 0
         return self._batch if stretch.end is None else min(self._batch, stretch.end - at)
@@ -243,9 +243,9 @@ class Replica(asyncio.Protocol):
 
     def send(self, at: int, data: memoryview | bytes) -> None:
         """Send a part of the log, which lies in the stretch that ``room`` has found."""
-        assert self._stretch is not None
+        assert self._stretch is not None and self._transport is not None
         if self.pending.number < self._tables.number:
             self._send_tables()
         member = self._driver.member
         head = messages.part_head(member.epoch, self._stretch.part, at, len(data), member.confirmed)
-        self.send_message(b"".join((head, data)))
+        self._transport.write(b"".join((head, data)))

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import structlog
+from msgspec.structs import replace
 
 from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import Asked, ReplicaLost, Reported, State, Welcomed
@@ -201,7 +202,7 @@ class Replicas:
         """As in the port."""
         replica = self._replicas.get(broker_id)
         if replica is not None:
-            replica.send_message(messages.welcome(answer._replace(same=replica.same)))
+            replica.send_message(messages.welcome(replace(answer, same=replica.same)))
 
     # ------------------------------------------------------------------ what they say
 
@@ -216,12 +217,11 @@ class Replicas:
         """A report. Raises ProtocolError."""
         said = replica.said
         assert said is not None
-        report = Report(said.broker_id, said.store, *messages.read_report(body))
-        reached, end = report.end, self._log.safe_offset
-        if reached > end or report.tables > replica.pending.number:
+        epoch, reached, number = messages.read_report(body)
+        end, sent = self._log.safe_offset, replica.pending.number
+        if reached > end or number > sent:
             raise ProtocolError(
-                f"it reports {reached} with tables {report.tables}, and the log ends at {end}, with tables "
-                f"{replica.pending.number}"
+                f"it reports {reached} with tables {number}, and the log ends at {end}, with tables {sent}"
             )
         if not replica.begun:
             start = self._first(replica, reached)
@@ -229,16 +229,12 @@ class Replicas:
                 return
             replica.progressed_at = replica.heard_at
             replica.begin(start)
-        elif (
-            reached > replica.acknowledged
-            or report.tables > replica.has_tables
-            or (reached >= end and report.tables >= replica.pending.number)
-        ):
+        elif reached > replica.acknowledged or number > replica.has_tables or (reached >= end and number >= sent):
             replica.progressed_at = replica.heard_at
             replica.lost = False
-        replica.acknowledged, replica.has_tables = reached, report.tables
-        if report.tables and not replica.lost:
-            self.driver.post(Reported(report))
+        replica.acknowledged, replica.has_tables = reached, number
+        if number and not replica.lost:
+            self.driver.post(Reported(Report(said.broker_id, said.store, epoch, reached, number)))
 
     def _first(self, replica: Replica, reached: int) -> int | None:
         """Where its copy goes on; an empty log begins at the oldest byte. None if that was deleted."""
