@@ -7,6 +7,7 @@ import json
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,7 +128,7 @@ async def test_what_was_passed_on_is_not_passed_on_again(group: Group) -> None:
 
 async def test_what_a_client_has_signed_is_what_the_master_reads(tmp_path: Path, group: Group) -> None:
     home = str(write_accounts(tmp_path / "home"))
-    settings = {"access": AccessSettings(acl_enable=True), "rocketmq_home": home}
+    settings: dict[str, Any] = {"access": AccessSettings(acl_enable=True), "rocketmq_home": home}
     one, two = [await group.start(number, **settings) for number in (1, 2)]
     await group.led({1, 2})
     one.topic("T", 2)
