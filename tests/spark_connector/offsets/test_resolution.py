@@ -198,16 +198,18 @@ def test_any_offsets_are_read_as_they_are_or_refused(
     known = any_offsets(cluster)
     named = {"startingOffsets": by_queue(known, *starts), "endingOffsets": by_queue(known, *ends)}
     there = (5, 3)
-    wrong = any(0 <= end < start for start, end in zip(starts, ends, strict=True)) or any(
-        offset > end for offsets in (starts, ends) for offset, end in zip(offsets, there, strict=True)
-    )
-    if wrong:
-        with pytest.raises((BadOption, SourceError), match="names"):
-            batch(known, **named).partitions()
-        return
 
     def meant(offset: int, end: int) -> int:
         return {-2: 0, -1: end}.get(offset, offset)
+
+    wrong = any(
+        max(start, end) > last or (end != -1 and meant(start, last) > meant(end, last))
+        for start, end, last in zip(starts, ends, there, strict=True)
+    )
+    if wrong:
+        with pytest.raises((BadOption, SourceError), match=r"names|means"):
+            batch(known, **named).partitions()
+        return
 
     wanted = {}
     for queue, (start, end, last) in enumerate(zip(starts, ends, there, strict=True)):

@@ -6,11 +6,11 @@ asked again, as by a pull.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 from eruca.client import MessageQueue, PullConsumer
-from eruca.client.errors import BrokerRefused
+from eruca.client.errors import PASSING_CODES, BrokerRefused
 from eruca.protocol import api
 from eruca.protocol.bodies import CheckClientRequestBody, SubscriptionGroupConfig, SubscriptionGroupWrapper
 from eruca.protocol.subscription import SQL92, build_subscription
@@ -44,7 +44,7 @@ async def _create_group(consumer: PullConsumer, queues: Iterable[MessageQueue], 
 
     for queue in {each.broker_name: each for each in queues}.values():
         try:
-            await retry_while_away(consumer, queue, partial(create, queue), within)
+            await _answered(consumer, queue, partial(create, queue), within)
         except BrokerRefused as error:
             raise SourceError(
                 f"The broker {queue.broker_name} does not let this account make the group {consumer.group} "
@@ -67,9 +67,31 @@ async def check_filter(consumer: PullConsumer, options: Options, queues: Iterabl
         )
         try:
             ask = partial(replicas.ask, consumer, queue, api.CHECK_CLIENT_CONFIG, body=body.encode())
-            await retry_while_away(consumer, queue, ask, options.broker_loss_timeout)
+            await _answered(consumer, queue, ask, options.broker_loss_timeout)
         except BrokerRefused as error:
             raise SourceError(
                 f'The broker {queue.broker_name} refuses sqlFilter="{options.sql_filter}": {error.remark} '
                 "(SQL filters also need enablePropertyFilter=true at the broker)."
             ) from None
+
+
+async def _answered(
+    consumer: PullConsumer, queue: MessageQueue, ask: Callable[[], Awaitable[object]], within: float | None
+) -> None:
+    """Ask until the broker of a queue has answered; a refusal for a reason that does not pass is its answer, too.
+
+    Raises BrokerRefused for that, and what ``retry_while_away`` raises.
+    """
+    refusals: list[BrokerRefused] = []
+
+    async def once() -> None:
+        try:
+            await ask()
+        except BrokerRefused as error:
+            if error.code in PASSING_CODES:
+                raise
+            refusals.append(error)
+
+    await retry_while_away(consumer, queue, once, within)
+    if refusals:
+        raise refusals[0]
