@@ -192,9 +192,15 @@ class FailoverCluster:
         """Wait until etcd names another master than this one."""
         await self.found(lambda group: group.master_broker_id != than, within)
 
-    async def hand_over(self, to: int) -> None:
-        """Have the master hand the mastership over; AssertionError with what it said if it did not."""
-        said = await self.asked_to_hand_over(to)
+    async def hand_over(self, to: int, within: float = 10.0) -> None:
+        """Have the master hand the mastership over, as soon as it knows that the other one is in the set.
+
+        Raises AssertionError with what it said if it did not.
+        """
+        until = time.monotonic() + within
+        while (said := await self.asked_to_hand_over(to)) is not None and time.monotonic() < until:
+            assert "is not in the syncStateSet" in said, said
+            await asyncio.sleep(0.05)
         assert said is None, said
 
     async def asked_to_hand_over(self, to: int) -> str | None:
