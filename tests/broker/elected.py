@@ -9,10 +9,13 @@ from types import TracebackType
 from typing import Self
 
 from eruca.broker.config import BrokerRole, FlushDiskType
+from eruca.broker.services.failover.keys import Keys
 from tests.broker.services.replication.pairs import master_of
 from tests.support.coordination import FakeClient, FakeCoordinator
 from tests.support.desk import Desk
 from tests.support.names import Names
+
+KEYS = Keys("Lab", "broker-a")
 
 
 class Group:

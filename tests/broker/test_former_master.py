@@ -13,12 +13,11 @@ import pytest
 
 from eruca.broker.coordination.port import Put
 from eruca.broker.failover.group import encode
-from eruca.broker.services.failover.keys import Keys
 from eruca.protocol import api, frame
 from eruca.protocol.headers.send import SendMessageV2
 from eruca.remoting import Channels
 from eruca.remoting.access.settings import AccessSettings
-from tests.broker.elected import Group
+from tests.broker.elected import KEYS, Group
 from tests.broker.services.replication.pairs import end, until
 from tests.support import half_messages
 from tests.support.accounts import ADMIN, NOBODY, PUBLISHER, Signing, refused, write_accounts
@@ -29,7 +28,6 @@ from tests.support.pages import scrape
 from tests.support.peers import Answered, Peer
 from tests.support.sends import message
 
-KEYS = Keys("Lab", "broker-a")
 SEND, BACK, END, COMMIT, LOCK, UNLOCK, ELECT, STATUS, CREATE_GROUP = 310, 36, 37, 15, 41, 42, 1002, 28, 200
 ENDED = {"producerGroup": "PG", "fromTransactionCheck": "false", "commitOrRollback": half_messages.COMMIT}
 LOCKED = b'{"consumerGroup":"G","clientId":"c","mqSet":[{"topic":"T","brokerName":"broker-a","queueId":0}]}'

@@ -14,11 +14,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from eruca.broker.config import BrokerRole
+from eruca.broker.coordination.port import Put
 from eruca.broker.failover.epochs import Epoch
+from eruca.broker.failover.group import encode
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.parts import Part, Table
 from eruca.broker.store.epoch_file import read_epochs
-from tests.broker.elected import Group
+from tests.broker.elected import KEYS, Group
 from tests.broker.services.replication.pairs import (
     caught_up,
     end,
@@ -28,6 +30,7 @@ from tests.broker.services.replication.pairs import (
     slave_of,
     until,
 )
+from tests.support.coordination import FakeClient
 from tests.support.desk import Desk
 from tests.support.names import Names
 from tests.support.pages import page
@@ -104,6 +107,26 @@ async def test_a_message_that_the_set_does_not_confirm_is_answered_with_14_and_s
     group.etcd.return_again()
     await group.led({1})
     await until(lambda: one.broker.store.max_offset("T", 0) + one.broker.store.max_offset("T", 1) == 4)
+
+
+async def test_a_former_master_shows_nothing_that_was_not_confirmed(group: Group) -> None:
+    """The end of its log is cut off when it has found the next master."""
+    one, two = await group.start(1), await group.start(2)
+    await group.led({1, 2})
+    assert await sent(one, 3) == [0, 0, 0]
+    await equal(one, two)
+    assert isinstance(one.coordinator, FakeClient)
+    one.coordinator.cut_off = True
+    await group.stop(2)
+    assert (await one.ask(SEND, message(), b"alone")).code == 14
+    view = KEYS.view(await group.etcd.read_all(KEYS.prefix))
+    assert view.known is not None
+    named = [Put(KEYS.group, encode(view.known.group.hand_over(2)))]
+    assert await group.etcd.change({KEYS.group: view.known.revision}, named, [KEYS.master]) is not None
+    one.coordinator.cut_off = False
+    await until(lambda: one.broker.role.is_slave)
+    one.broker.store.drain()
+    assert one.broker.store.max_offset("T", 0) + one.broker.store.max_offset("T", 1) == 3
 
 
 @pytest.mark.parametrize("shorter", [0, 40])

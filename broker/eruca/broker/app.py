@@ -443,8 +443,11 @@ async def _serve(app: BrokerApp, over: StopEvent, supervisor: Supervisor, say: D
         await over.wait()
     finally:
         if app.cut_to is None:
-            supervisor.stopping(app.broker.tasks.fault or "")
-        say.life.stopping(over.cause or app.broker.tasks.fault or "an error")
+            fault = app.broker.tasks.fault or ""
+            supervisor.stopping(fault)
+            say.life.stopping(over.cause or fault or "an error")
+        else:
+            say.life.stopping("its log is cut off, and it starts again in this process")
         await app.stop()
         say.life.stopped(app.drained, len(app.faults))
 

@@ -285,7 +285,8 @@ class Broker:
         """Be this from now on; ``duties`` begins and ends what follows from it."""
         self.role.take(wanted)
         self.waits = self._must_wait()
-        self.slaves.role_changed()
+        if self.confirmation is None:  # else what may be seen is up to the group, whatever the role
+            self.slaves.role_changed()
         self.configuration.bound["brokerId"] = wanted.broker_id
 
     def _must_wait(self) -> bool:

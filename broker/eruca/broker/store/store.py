@@ -276,6 +276,7 @@ class Store:
         root = self.config.store_path_root_dir
         try:
             self._flush.flush()
+            self.visible_limit = None  # nobody reads any more, and the next start finds all in its queues
             self.drain()
             self.persist()
             if waiting := self._dispatch.waiting:
