@@ -219,8 +219,10 @@ async def _hang_up(peers: dict[int, Peer], number: int | None = None) -> None:
 
 
 def shown(faults: list[str]) -> str:
-    """The first of them, for a message of a test."""
-    return "\n".join([f"{len(faults)} faults:", *faults[:_SHOWN]])
+    """How many there are of each kind, and the first of each, for a message of a test."""
+    kinds = Counter(fault.split()[0] for fault in faults)
+    first = [fault for kind in kinds for fault in [each for each in faults if each.split()[0] == kind][:_SHOWN]]
+    return "\n".join([f"{len(faults)} faults: {dict(kinds)}", *first])
 
 
 def differences(logs: Mapping[int, bytes]) -> list[str]:
