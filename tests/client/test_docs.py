@@ -46,8 +46,10 @@ CLASSES = (
 
 
 def examples() -> list[object]:
-    """The examples of all pages."""
-    return [example for page in PAGES for example in examples_of(page)]
+    """The examples of all pages; those of the first page are one program, since the second one reads what the first
+    has sent."""
+    first = "\n".join(str(example.values[0]) for example in examples_of(PAGES[0]))  # type: ignore[attr-defined]
+    return [pytest.param(first, id=PAGES[0]), *(example for page in PAGES[1:] for example in examples_of(page))]
 
 
 @pytest.fixture(scope="module")
