@@ -42,9 +42,9 @@ class Silence:
     async def _watch(self) -> None:
         try:
             while True:
+                await asyncio.sleep(LOOK)  # most sends have ended by then, and one-way sends are never under way
                 if not await self._look():
                     return
-                await asyncio.sleep(LOOK)
         finally:
             self.watched = False
 
