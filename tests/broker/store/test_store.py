@@ -373,3 +373,18 @@ def test_dropping_topics(tmp_path: Path, store: Store) -> None:
 
 def test_the_clock_of_a_store_is_the_systems() -> None:
     assert abs(now_ms() - __import__("time").time() * 1000) < 1000
+
+
+def test_a_store_that_leads_again_counts_on_behind_what_nobody_may_see_yet(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    put(store, "T", 0, b"seen")
+    store.drain()
+    store.show(store.figures().max_offset)
+    put(store, "T", 0, b"waits")
+    store.follow()
+    assert store.lead() == 0
+    put(store, "T", 0, b"next")
+    store.visible_limit = None
+    store.drain()
+    assert bodies(store, "T", 0) == [b"seen", b"waits", b"next"]
+    store.close()

@@ -19,6 +19,7 @@ from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue, tag_code
 from eruca.broker.store.index import Index
 from eruca.broker.store.layout import Request
 from eruca.broker.store.queue_table import QueueTable
+from eruca.protocol.message import TRANSACTION_PREPARED
 from eruca.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from eruca.protocol.properties_text import get
 from eruca.remoting.descriptors import reason
@@ -87,6 +88,13 @@ class Dispatch:
             self._index_all(work, self._index)
         self.position = work[-1][1] + work[-1][2]
         return len(work)
+
+    def count_on(self) -> None:
+        """Let the next message of each queue follow the last one of the log, be that dispatched or not."""
+        self._queues.count_on()
+        for queue, _, _, _, queue_offset, _, sys_flag in self.pending:
+            if not sys_flag & TRANSACTION_PREPARED:
+                queue.next_offset = max(queue.next_offset, queue_offset + 1)
 
     def _queue_up(self, work: list[Request]) -> None:
         touched: set[ConsumeQueue] = set()

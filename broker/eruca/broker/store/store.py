@@ -316,7 +316,7 @@ class Store:
         cut = self.replicator.cut_part()
         self.flush()
         self.drain()
-        self._queues.count_on()
+        self._dispatch.count_on()
         self.appender.standing = None
         if self.appender.refusal == _COPY:
             self.appender.refusal = None
