@@ -470,6 +470,23 @@ async def test_only_half_messages_can_be_asked_about_again(desk: Desk) -> None:
     assert desk.records(HALF) == []
 
 
+async def test_one_that_was_put_back_is_asked_about_and_ended_also_while_nobody_may_see_it(desk: Desk) -> None:
+    """As long as slaves lack it, or the syncStateSet is below its minimum."""
+    where = await send(desk, "K1")
+    desk.broker.store.drain()
+    desk.broker.store.show(desk.broker.store.figures().max_offset)
+    producer = await desk.producer("PG")
+
+    asked = [await checked(desk, producer) for _ in range(3)]
+
+    assert [record.unique_key for _, record in asked] == ["K1"] * 3
+    assert len(desk.broker.halves.undecided) == 1
+    assert (await end(desk, asked[-1][0], ROLLBACK)).code == 0
+    assert (await end(desk, where, COMMIT)).code == 0, "it is decided"
+    desk.broker.store.show(desk.broker.store.figures().max_offset)
+    assert desk.records("T") == []
+
+
 # ---------------------------------------------------------------------- progress and restarts
 
 
@@ -485,6 +502,25 @@ async def test_progress_is_published_once_the_log_is_on_disk(desk: Desk) -> None
     desk.broker.halves.keep()
 
     assert (desk.broker.offsets.query(GROUP, HALF, 0), desk.broker.offsets.query(GROUP, OP, 0)) == (3, 3)
+
+
+async def test_progress_is_published_once_readers_may_see_the_log(desk: Desk) -> None:
+    """The next master may lack what nobody may see yet: the half message would be decided for it."""
+    where = await send(desk, "K1")
+    desk.broker.store.drain()
+    desk.broker.store.show(desk.broker.store.figures().max_offset)
+    await end(desk, where, ROLLBACK)
+    for _ in range(3):
+        desk.broker.store.flush()
+        desk.broker.halves.keep()
+    assert desk.broker.offsets.query(GROUP, HALF, 0) == -1
+
+    desk.broker.store.show(desk.broker.store.figures().max_offset)
+    for _ in range(2):
+        desk.broker.store.drain()
+        desk.broker.halves.keep()
+
+    assert (desk.broker.offsets.query(GROUP, HALF, 0), desk.broker.offsets.query(GROUP, OP, 0)) == (1, 1)
 
 
 async def test_after_a_restart_everything_is_as_it_was(desk: Desk) -> None:

@@ -4,7 +4,7 @@ Owns what is written to RocketMQ's half and op queues and to its topic of half m
 (TransactionalMessageBridge, TransactionalMessageServiceImpl in 4.9.7). Undecided half messages are in memory
 (``state.undecided``) and are read again from the two queues at the start. Knows no requests and no connections.
 Invariants: a half message whose op message is in the log is not decided again; a real message comes before the op
-message that closes its half; progress is published only when all it rests on is on disk.
+message that closes its half; progress is published only when all it rests on is on disk, and readers may see it.
 """
 
 from __future__ import annotations
@@ -112,10 +112,16 @@ class Halves:
         return self._of(physical_offset, HALF) or self._of(physical_offset, GIVEN_UP)
 
     def _of(self, physical_offset: int, topic: str) -> Record | None:
-        """A record of this topic that its queue has there: a body may hold the bytes of a record, too."""
+        """A record of this topic that its queue has there: a body may hold the bytes of a record, too.
+
+        What is undecided here was stored here, and its queue may not have it before slaves have.
+        """
         record = record_at(self._store, physical_offset)
         if record is None or record.topic != topic or record.queue_id:
             return None
+        half = self.undecided.get(record.queue_offset)
+        if half is not None and half.physical_offset == physical_offset:
+            return record
         unit = self._store.unit(topic, 0, record.queue_offset)
         return record if unit is not None and unit[0] == physical_offset else None
 
@@ -304,14 +310,16 @@ class Halves:
     def keep(self) -> None:
         """To be called each second: put back what lies too far behind, and publish how far the queues are done with.
 
-        Offsets that the log on disk does not bear out yet are published with a later call.
+        Offsets that the log on disk, or what readers may see of it, does not bear out yet are published with a later
+        call: the next master may lack the rest.
         """
         store, undecided = self._store, self.undecided
         if not store.max_offset(HALF, 0):
             return
         self._put_back_laggards()
         figures = store.figures()
-        if self._next_progress is not None and self._next_progress[2] <= figures.flushed_offset:
+        borne_out = min(figures.flushed_offset, figures.max_offset - figures.dispatch_behind_bytes)
+        if self._next_progress is not None and self._next_progress[2] <= borne_out:
             half, op, _ = self._next_progress
             self._commit(HALF, half)
             self._commit(OP, op)
