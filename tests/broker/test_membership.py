@@ -30,6 +30,7 @@ from tests.broker.services.replication.pairs import (
     slave_of,
     until,
 )
+from tests.support import half_messages
 from tests.support.coordination import FakeClient
 from tests.support.desk import Desk
 from tests.support.names import Names
@@ -230,14 +231,18 @@ async def test_a_broker_that_was_started_shows_nothing_before_it_knows_what_the_
     await early.close()
     await starting
     silent.close()
-    reads: list[tuple[int, dict[str, Any]]] = [(11, PULL), (33, {"offset": place[0]}), (12, BY_KEY)]
+    queue = {"topic": "T", "queueId": "0"}
+    reads: list[tuple[int, dict[str, Any]]] = [
+        *((11, PULL), (33, {"offset": place[0]}), (12, BY_KEY), (30, queue), (29, {**queue, "timestamp": "0"})),
+        *((14, {**queue, "consumerGroup": "G"}), (321, {**queue, "index": "0", "count": "1"})),
+    ]
     for code, fields in reads:
         refused = await two.ask(code, fields)
         assert refused.code == 14 and "does not know yet" in str(refused.remark)
     group.etcd.return_again()
     await group.led({1, 2})
     await until(lambda: two.broker.confirmation is not None and not two.broker.confirmation.doubtful)
-    assert [(await two.ask(code, fields)).code for code, fields in reads] == [0, 0, 0]
+    assert {(await two.ask(code, fields)).code for code, fields in reads} == {0}
 
 
 async def test_a_store_that_is_used_outside_its_group_has_left_it(group: Group, tmp_path: Path) -> None:
@@ -500,6 +505,31 @@ async def test_a_mastership_that_cannot_be_handed_over_stays(group: Group) -> No
     group.etcd.return_again()
 
 
+@pytest.mark.slow
+async def test_a_master_that_stays_goes_on_behind_what_the_set_has_not_confirmed(group: Group) -> None:
+    """Also those messages have places in their queues, which no other message may get."""
+    one, two = [await group.start(number, sync_flush=True) for number in (1, 2)]
+    await group.led({1, 2})
+    assert await sent(one, 3) == [0, 0, 0]
+    await equal(one, two)
+    group.etcd.away = True  # so that the one whose disk hangs stays in the set
+    two.disk.hold()
+    peer = await Peer().connect(one.app.address)
+    waiting = asyncio.create_task(peer.ask(SEND, message(), b"waits"))
+    await until(lambda: one.broker.waiting_sends == 1)
+    refused = await one.ask(ELECT, to(2))
+    assert refused.code == 1 and "did not get all" in str(refused.remark)
+    two.disk.release()
+    group.etcd.return_again()
+    await waiting
+    await group.led({1, 2})
+    assert await sent(one, 3, b"on") == [0, 0, 0]
+    await equal(one, two)
+    await peer.close()
+    bodies = [bytes(record.body) for record in one.records("T", 0)]
+    assert bodies == [b"x0", b"x1", b"x2", b"waits", b"on0", b"on1", b"on2"]
+
+
 async def test_a_broker_of_no_such_group_does_not_know_these_requests(tmp_path: Path) -> None:
     async with master_of(tmp_path / "alone") as alone:
         for code, fields in ((ELECT, to(2)), (METADATA, {}), (SYNC_STATE, {}), (EPOCHS, {})):
@@ -537,6 +567,17 @@ async def test_without_all_of_the_set_so_many_acknowledge_as_the_settings_say(
     one.topic("T", 2)
     assert [(await one.ask(SEND, message(), b"alone")).code for _ in range(2)] == codes
     assert one.broker.store.max_offset("T", 0) == 2  # what not all of the set have is shown to nobody
+
+
+async def test_a_half_message_is_ended_that_was_acknowledged_before_all_of_the_set_have_it(group: Group) -> None:
+    one = await group.start(1, all_ack_in_sync_state_set=False)
+    await group.start(2)
+    await group.led({1, 2})
+    group.etcd.away = True  # so that the lost one stays in the set
+    await group.stop(2)
+    for state in (half_messages.COMMIT, half_messages.ROLLBACK):
+        where = await half_messages.send(one, f"K{state}")
+        assert (await half_messages.end(one, where, state)).code == 0
 
 
 async def test_a_pair_becomes_a_group_with_the_stores_that_it_has(group: Group, tmp_path: Path) -> None:

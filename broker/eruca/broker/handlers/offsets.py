@@ -14,6 +14,7 @@ from eruca.broker.handlers.checks import (
     legal_topic,
     need_room_for_offset,
     persisting,
+    readable,
 )
 from eruca.protocol import api
 from eruca.protocol.bodies import CorrectionOffsets
@@ -44,6 +45,7 @@ async def query(broker: Broker, call: Call[QueryConsumerOffset]) -> Reply:
     Without a committed offset the answer is 0 if the queue's first message is still in memory; else it is code 22, and
     the consumer decides where to start.
     """
+    readable(broker)
     ask = call.header
     offset = broker.offsets.query(ask.consumer_group, ask.topic, ask.queue_id)
     if offset < 0:
@@ -85,6 +87,7 @@ def _note_reset(broker: Broker, call: Call[UpdateConsumerOffset]) -> None:
 @routes.on(api.SEARCH_OFFSET_BY_TIMESTAMP, reads=True)
 async def search(broker: Broker, call: Call[SearchOffset]) -> Reply:
     """The offset of the message nearest to a time."""
+    readable(broker)
     ask = call.header
     offset = await broker.store.lookup(lambda there: there.offset_by_time(ask.topic, ask.queue_id, ask.timestamp))
     return Reply(header=OffsetReply(offset=offset))
@@ -93,6 +96,7 @@ async def search(broker: Broker, call: Call[SearchOffset]) -> Reply:
 @routes.on(api.GET_MAX_OFFSET, reads=True)
 def greatest(broker: Broker, call: Call[QueueOf]) -> Reply:
     """The offset of a queue's next message; 0 if there is no such queue."""
+    readable(broker)
     return Reply(header=OffsetReply(offset=broker.store.max_offset(call.header.topic, call.header.queue_id)))
 
 

@@ -55,6 +55,7 @@ async def by_place(broker: Broker, call: Call[ViewMessage]) -> Reply:
 @routes.on(api.QUERY_CONSUME_QUEUE, reads=True, costly=True)
 async def units(broker: Broker, call: Call[QueryConsumeQueue]) -> Reply:
     """The units of a queue from an index on, and the subscription of the named group if it is online."""
+    readable(broker)
     ask = call.header
     queue = f"{ask.queue_id}@{ask.topic}"
     if ask.queue_id not in broker.store.queue_ids(ask.topic):

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from eruca.broker.broker import Broker
+from eruca.broker.handlers.checks import readable
 from eruca.broker.state.clients import Member
 from eruca.protocol import api
 from eruca.protocol.api import Endpoint
@@ -48,6 +49,7 @@ def _consumption(ask: ConsumeMessageDirectly) -> str:
 @routes.on(api.CONSUME_MESSAGE_DIRECTLY, changes=_consumption)
 async def consume_directly(broker: Broker, call: Call[ConsumeMessageDirectly]) -> Reply:
     """Let one consumer consume one stored message now; the answer is the outcome."""
+    readable(broker)
     ask = call.header
     client_id = ask.client_id or ""
     record = await _record(broker, ask.msg_id or "")
