@@ -56,6 +56,22 @@ async def test_sends_leave_a_master_that_hangs_when_another_one_leads(group: Gro
     assert sorted(group.other.bodies) == [b"by key", b"plain", b"plain"]
 
 
+async def test_a_send_that_connects_to_a_master_that_hangs_goes_to_the_one_that_leads(group: Group) -> None:
+    """The system takes the connection, and nobody answers the heartbeat: that is not the end of the send's time."""
+    group.master.heartbeats_answered.clear()
+    settings = ClientSettings(nameserver=group.names.address, request_timeout=1.0)
+    async with Producer("P", settings=settings, send_timeout=30) as producer:
+        send = asyncio.ensure_future(producer.send(Message("T", b"x")))
+        async with asyncio.timeout(10):
+            while not group.master.heartbeats:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        group.is_led_by(group.other)
+        async with asyncio.timeout(10):
+            await send
+        group.master.heartbeats_answered.set()
+    assert group.other.bodies == [b"x"] and group.master.bodies == []
+
+
 async def test_sends_stay_with_a_broker_that_is_slow_while_no_other_one_leads(group: Group) -> None:
     async with Producer("P", settings=group.settings, send_timeout=30) as producer:
         await producer.send(Message("T", b"before"))

@@ -409,7 +409,7 @@ class Sender:
 
     def _not_reached(self, send: Send, error: ClientError | TimeoutError) -> None:
         """A send got no route or no connection (called by the gates)."""
-        if isinstance(error, TimeoutError):
+        if not isinstance(error, ClientError):  # its time is over; a heartbeat's may be over before
             self._note(send, failed=True)
             self._fail(send, CallTimeout(f"sendDefaultImpl call timeout ({str(error) or self._late(send)})"))
         elif isinstance(error, BrokerRefused):  # by a nameserver: there is no other broker to try
