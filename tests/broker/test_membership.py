@@ -17,6 +17,7 @@ from eruca.broker.config import BrokerRole
 from eruca.broker.coordination.port import Put
 from eruca.broker.failover.epochs import Epoch
 from eruca.broker.failover.group import encode
+from eruca.broker.failover.member import State
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.parts import Part, Table
 from eruca.broker.store.epoch_file import read_epochs
@@ -503,6 +504,37 @@ async def test_a_mastership_that_cannot_be_handed_over_stays(group: Group) -> No
     assert refused.code == 1 and "may still do so" in str(refused.remark)
     assert await sent(one, 3) == [0] * 3
     group.etcd.return_again()
+
+
+@pytest.mark.parametrize("sync_flush", [False, True])
+async def test_a_master_whose_log_cannot_be_flushed_any_more_hands_over(group: Group, sync_flush: bool) -> None:
+    one, two = [await group.start(number, sync_flush=sync_flush) for number in (1, 2)]
+    await group.led({1, 2})
+    assert await sent(one, 3) == [0, 0, 0]
+    await equal(one, two)
+    copied = end(one)
+    one.disk.unflushable = True
+    answer = await one.ask(SEND, message(), b"on no disk of this broker", within=20)
+    if sync_flush:
+        assert answer.code == 14
+    else:
+        assert answer.code == 0
+        with pytest.raises(OSError, match="Input/output error"):
+            one.broker.store.flush()
+    await until(lambda: two.broker.accepting)
+    await until(lambda: one.app.member is None or one.app.member.state is not State.MASTER)
+    assert await sent(two, 3, b"on") == [0, 0, 0]
+    assert "could not be flushed" in str(one.broker.store.refusal)
+    assert one.broker.tasks.fault is None
+    assert (await one.ask(SEND, message(), b"passed on")).code == 0
+    one.disk.unflushable = False
+    await group.stop(1)
+    one = await group.start(1, sync_flush=sync_flush)
+    if sync_flush:
+        await until(lambda: one.app.cut_to == copied)
+    else:
+        assert await group.led({1, 2}) is two
+        await equal(one, two)
 
 
 @pytest.mark.slow

@@ -79,6 +79,7 @@ class MemoryOffice(Generic[C]):
         self.writes.set()
         self.fault: Exception | None = None
         """What ``show`` raises."""
+        self.disk_failed = False
 
     def epochs(self) -> Epochs:
         return self._machine.disk.epochs

@@ -31,6 +31,8 @@ class Switched(FileSystem):
         """Files with this in their path get no blocks, and nothing can be written into them."""
         self.broken = False
         """Whether flushes and reads fail."""
+        self.unflushable = False
+        """Whether flushes fail, and reads do not."""
         self.cold = False
         """Whether all data must be read from the disk."""
         self.stubborn: Path | None = None
@@ -104,7 +106,7 @@ class Switched(FileSystem):
     def flush(self, fd: int) -> None:
         if threading.current_thread() is not threading.main_thread() and "/commitlog/" in _path(fd):
             self._wait(self._log_free)
-        if self.broken:
+        if self.broken or self.unflushable:
             raise OSError(errno.EIO, "Input/output error")
         super().flush(fd)
 

@@ -202,6 +202,10 @@ class _Office:
     def _root(self) -> Path:
         return self._broker.store.config.store_path_root_dir
 
+    @property
+    def disk_failed(self) -> bool:
+        return self._broker.store.flush_fault is not None
+
     def epochs(self) -> Epochs:
         return read_epochs(self._root)
 

@@ -93,6 +93,12 @@ def rightful(group: Group, proposed: Group | None, replicas: Replicas) -> Replic
     )
 
 
+def heir(group: Group, replicas: Replicas) -> int | None:
+    """The member of the set that a master names the next one: the longest log of those that follow; None without one."""
+    others = [each for each in replicas if each.follows and each.broker_id in group.sync_state_set]
+    return max(others, key=lambda each: (each.end, -each.broker_id)).broker_id if others else None
+
+
 def enough(group: Group, proposed: Group | None, least: int) -> bool:
     """Whether the set has ``least`` members (minInSyncReplicas), whatever becomes of a change not yet decided."""
     smaller = min(len(group.sync_state_set), len(proposed.sync_state_set) if proposed is not None else least)

@@ -552,6 +552,11 @@ class Store:
     # ---- figures
 
     @property
+    def flush_fault(self) -> OSError | None:
+        """The error of a failed flush, after which nothing is accepted any more; None without one."""
+        return self._flush.fault
+
+    @property
     def fsyncs(self) -> Histogram:
         """The seconds that bringing the log to the disk took."""
         return self._flush.took

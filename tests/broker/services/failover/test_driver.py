@@ -72,6 +72,27 @@ async def test_who_stops_in_order_is_replaced_at_once(group: MemoryGroup[FakeCli
     await until(lambda: second.office.confirmed == 11)
 
 
+async def test_a_master_whose_disk_has_failed_names_another_one_and_does_not_stand_again(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    master = await three(group)
+    master.office.disk_failed = True
+    await until(lambda: master.office.leads is None)
+    second = await group.led(members={1, 2, 3})
+    third = next(m for m in group.machines.values() if m not in (master, second))
+    await group.kill(second.broker_id)
+    etcd.expire(KEYS.master)
+    assert await group.led() is third
+
+
+async def test_a_master_whose_disk_has_failed_stays_where_no_other_one_may_lead(group: MemoryGroup[FakeClient]) -> None:
+    await group.start(1)
+    master = await group.led(by=1)
+    master.office.disk_failed = True
+    await group.start(2)
+    assert (await group.led(members={2})).broker_id == 2, "it has come into the set"
+
+
 async def test_a_master_that_restarts_soon_lets_another_one_lead_which_has_what_it_kept_in_memory(
     group: MemoryGroup[FakeClient],
 ) -> None:

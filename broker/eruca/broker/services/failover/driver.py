@@ -34,6 +34,7 @@ from eruca.broker.failover.member import (
     CutTo,
     Event,
     Forgotten,
+    HandOver,
     Join,
     MasterSilent,
     Member,
@@ -389,7 +390,7 @@ class Driver:
             case StepDown():
                 await self._office.follow()
                 self._links.dismiss()
-                self.member = replace(self.member, end=await self._office.settle())
+                await self._settle()
             case Join():
                 await self._leave()
                 self._connect()
@@ -485,8 +486,7 @@ class Driver:
         self._tries.failed(fault)
         self._links.leave()
         self.member = replace(self.member, state=State.JOINING)
-        with suppress(OSError):  # the disk that failed may fail again: then nothing more is taken in either
-            self.member = replace(self.member, end=await self._office.settle())
+        await self._settle()
 
     def _connect(self) -> None:
         """Look for the master where etcd says that it is."""
@@ -502,9 +502,24 @@ class Driver:
     async def _leave(self) -> None:
         """Take no more of the former master's log, and know where this one ends."""
         self._links.leave()
-        self.member = replace(self.member, end=await self._office.settle())
+        await self._settle()
+
+    async def _settle(self) -> None:
+        """Know where the log ends. A disk that fails now takes nothing more in either, and nobody stands with it."""
+        with suppress(OSError):
+            self.member = replace(self.member, end=await self._office.settle())
 
     # ------------------------------------------------------------------ standing for election
+
+    async def _name_another(self) -> None:
+        """Have etcd name another member of the set the master; whoever that is has all that was acknowledged."""
+        member = self.member
+        if member.state is not MASTER or member.known is None or member.proposed is not None:
+            return
+        heir = in_sync.heir(member.known.group, member.replicas)
+        if heir is not None:
+            log.warning("hand_over", to=heir, epoch=member.epoch, reason="its log cannot be brought to the disk")
+            await self._step(HandOver(heir))
 
     async def _look_again(self) -> None:
         while True:
@@ -514,8 +529,11 @@ class Driver:
                 self._put(_Look())
 
     async def _consider(self) -> None:
-        """Stand if the master is gone, and it is this broker's turn."""
+        """Stand if the master is gone, and it is this broker's turn. One whose disk has failed names another one."""
         view, member = self.view, self.member
+        if self._office.disk_failed:
+            await self._name_another()
+            return
         if view is None or view.known is None or view.known != member.known or self._etcd.presence.hold is None:
             return
         if view.master is not None and not self._etcd.is_mine(view.master):
@@ -538,7 +556,8 @@ class Driver:
             case Verdict.STAND:
                 self._etcd.stands = None
                 await self._leave()
-                await self._step(MasterSilent())
+                if not self._office.disk_failed:
+                    await self._step(MasterSilent())
             case Verdict.SAY:
                 self._etcd.stands = Standing(
                     view.known.revision, member.epoch, member.end, self._me.priority, member.has_tables

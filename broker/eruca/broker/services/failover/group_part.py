@@ -205,10 +205,9 @@ class GroupPart:
             there = f": ask broker {group.master_broker_id}, the master" if group is not None else ""
             raise HandOverRefused(f"broker {self.broker_id} is not the master{there}")
         if broker_id is None:
-            others = [each for each in member.replicas if each.follows and each.broker_id in group.sync_state_set]
-            if not others:
+            broker_id = in_sync.heir(group, member.replicas)
+            if broker_id is None:
                 raise HandOverRefused("no other broker is in the syncStateSet: nobody can take the mastership over")
-            broker_id = max(others, key=lambda each: (each.end, -each.broker_id)).broker_id
         replica = in_sync.of(member.replicas, broker_id)
         follows = broker_id == self.broker_id or (replica is not None and replica.follows)
         if broker_id not in group.sync_state_set or not follows:

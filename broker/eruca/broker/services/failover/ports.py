@@ -68,6 +68,9 @@ class TableFrame(msgspec.Struct, frozen=True):
 class Office(Protocol):
     """The broker as its driver sees it. One call at a time, and each has its effect when it returns."""
 
+    @property
+    def disk_failed(self) -> bool:
+        """Whether the log cannot be brought to the disk any more, until a restart."""
     def epochs(self) -> Epochs:
         """The list of the log's epochs. Raises StoreDamaged, OSError."""
 
