@@ -94,7 +94,7 @@ def rightful(group: Group, proposed: Group | None, replicas: Replicas) -> Replic
 
 
 def heir(group: Group, replicas: Replicas) -> int | None:
-    """The member of the set that a master names the next one: the longest log of those that follow; None without one."""
+    """Whom a master names the next one: of the set that follows, the longest log; None where nobody follows."""
     others = [each for each in replicas if each.follows and each.broker_id in group.sync_state_set]
     return max(others, key=lambda each: (each.end, -each.broker_id)).broker_id if others else None
 
