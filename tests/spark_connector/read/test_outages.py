@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import cast
 
@@ -16,8 +17,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from eruca.admin.cli import run as mqadmin
-from eruca.client import PullConsumer
+from eruca.client import Message, MessageQueue, PullConsumer
 from eruca.client.errors import CallTimeout, NameserverUnreachable
+from eruca.client.sync import Producer
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.options import read_options
 from eruca.spark_connector.read.batch import BatchReader
@@ -202,6 +204,80 @@ def test_sizes_of_messages_are_asked_for_as_long_as_a_broker_may_be_away(
             planning.result(timeout=0.5)
         own.broker = ErucaBroker(own.home, own.address)
         assert rows(reader, ends[reader], planning.result(timeout=60)) == 1
+
+
+@pytest.fixture
+def other(own: ErucaCluster, source: tuple[Topic, StreamReader], tmp_path: Path) -> Iterator[ErucaCluster]:
+    """The same cluster with a second broker, which has the topic, too; ``own`` has the first one still."""
+    both = copy(own)
+    both.home, both.broker = tmp_path / "b", ErucaBroker(tmp_path / "b", own.address, {"brokerName": "broker-b"})
+    Topic(both, "outages", 2).close()
+    yield both
+    both.broker.stop()
+
+
+def test_what_is_available_now_is_read_of_those_who_answer_and_then_of_the_others(
+    own: ErucaCluster, source: tuple[Topic, StreamReader], other: ErucaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic, _ = source
+    other_queues = [MessageQueue("outages", "broker-b", number) for number in range(2)]
+    with Producer("p", nameserver=own.address) as producer:
+        for queue in other_queues:
+            producer.send(Message("outages", b"body"), queue=queue)
+        before = stream(own)
+        end = before.latestOffset(before.initialOffset(), ALL)
+        assert rows(before, before.initialOffset(), end) == 8
+        topic.fill(6)
+        for queue in other_queues:
+            producer.send(Message("outages", b"body"), queue=queue)
+    other.broker.stop()
+
+    hasty, careless = (
+        stream(own, brokerLossTimeoutMs="300", failOnDataLoss=each, maxOffsetsPerTrigger="4")
+        for each in ("true", "false")
+    )
+    for reader in (hasty, careless):
+        reader.prepareForTriggerAvailableNow()
+        half = reader.latestOffset(end, reader.getDefaultReadLimit())
+        last = reader.latestOffset(half, reader.getDefaultReadLimit())
+        assert rows(reader, end, half) + rows(reader, half, last) == 6
+    assert careless.latestOffset(last, ALL) is last
+    assert "the query ends without what broker-b may have" in caplog.text
+    with pytest.raises(SourceError, match=r"^broker-b has not answered for 0\.3 s \(brokerLossTimeoutMs\)"):
+        hasty.latestOffset(last, ALL)
+
+    patient = stream(own)
+    patient.prepareForTriggerAvailableNow()
+    topic.fill(2)
+    with ThreadPoolExecutor(1) as pool:
+        planning = pool.submit(patient.latestOffset, last, ALL)
+        with pytest.raises(TimeoutError):
+            planning.result(timeout=0.5)
+        other.broker = ErucaBroker(other.home, own.address, {"brokerName": "broker-b"})
+        whole = planning.result(timeout=60)
+    assert rows(patient, last, whole) == 2, "what the first broker got since is not in it"
+    assert patient.latestOffset(whole, ALL) is whole
+
+
+def test_what_is_available_now_waits_for_the_only_broker_but_a_query_does_not_begin_without_it(
+    own: ErucaCluster, source: tuple[Topic, StreamReader]
+) -> None:
+    topic, reader = source
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    topic.fill(4)
+    topic.close()
+    own.broker.stop()
+    new, known = stream(own), stream(own)
+    for each in (new, known):
+        each.prepareForTriggerAvailableNow()
+    with pytest.raises(SourceError, match=r"No route info of this topic: outages"):
+        new.latestOffset(new.initialOffset(), ALL)
+    with ThreadPoolExecutor(1) as pool:
+        planning = pool.submit(known.latestOffset, end, ALL)
+        with pytest.raises(TimeoutError):
+            planning.result(timeout=0.5)
+        own.broker = ErucaBroker(own.home, own.address)
+        assert rows(known, end, planning.result(timeout=60)) == 4
 
 
 @pytest.mark.parametrize("given", [{"pullGroup": "lake", "createPullGroup": "true"}, {"sqlFilter": "n > 3"}])

@@ -38,6 +38,16 @@ class EndOffsets:
     unseen: Exception | None = None
     """Why no new queues could be looked for."""
 
+    def joined(self, later: EndOffsets, brokers: Collection[str]) -> EndOffsets:
+        """These ends, and those of the queues of these brokers that only ``later`` has."""
+        new = {each for each in later.offsets.keys() - self.offsets.keys() if each.broker_name in brokers}
+        return EndOffsets(
+            {**self.offsets, **{queue: later.offsets[queue] for queue in new}},
+            self.by_slave | (later.by_slave & new),
+            {broker: error for broker, error in self.away.items() if broker not in brokers},
+            {**self.began, **{queue: began for queue, began in later.began.items() if queue in new}},
+        )
+
 
 async def end_offsets(consumer: PullConsumer, options: Options) -> EndOffsets:
     """Where every queue ends now."""

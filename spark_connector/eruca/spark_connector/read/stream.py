@@ -55,6 +55,8 @@ from eruca.spark_connector.runtime.boundary import boundary
 from eruca.spark_connector.runtime.retry import ask_each, lost
 
 log = logging.getLogger("eruca.spark")
+LOOK_AGAIN_SECONDS = 0.5
+"""Between two looks whether a broker is back for which a query with ``availableNow`` waits."""
 REPORTS_KEPT = 100
 """Reports of the group's offsets. They distinguish a broker that lost the newest ones from a reset of the group."""
 
@@ -98,10 +100,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @boundary
     def prepareForTriggerAvailableNow(self) -> None:
-        """Freeze the end of the query."""
-        self._target = clients.this_process().call(
-            self._options.access, lambda consumer: end_offsets(consumer, self._options)
-        )
+        """Freeze the end of the query, as far as brokers answer: for the others it waits when these are read."""
+        cluster, options = clients.this_process(), self._options
+        try:
+            self._target = cluster.call(
+                options.access, lambda consumer: reachable_end_offsets(consumer, options, (), {})
+            )
+        except SourceError as error:  # whether that ends the query depends on what it has read, which is not known yet
+            self._target = EndOffsets({}, unseen=error)
 
     @boundary
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -116,6 +122,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             began = cluster.call(self._options.access, lambda consumer: self._find_began(consumer, since, latest))
             self._report({**began, **since.queues})
             following = next_end(since, began, latest.offsets, _most(limit))
+            if following is None and self._sees_more(since):
+                return self.latestOffset(start, limit)
             if following is None or self._waits_for_more(following, since, limit):
                 return start
             most = self._most_bytes(limit)
@@ -158,7 +166,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     async def _plan_first(self, consumer: PullConsumer, limit: ReadLimit) -> StreamOffset:
         """The end of a query's first batch, which may be empty: it brings the start into the checkpoint."""
-        target = self._target if self._target is not None else await end_offsets(consumer, self._options)
+        target = self._target
+        if target is None or target.away or target.unseen is not None:
+            target = await end_offsets(consumer, self._options)
+        if self._target is not None:
+            self._target = target
         latest = target.offsets
         if self._first is None:
             await prepare(consumer, self._options, latest)
@@ -194,9 +206,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look(self) -> EndOffsets:
         """Where the queues end, asked for at most once in latestOffsetCacheMs."""
-        now, options = time.monotonic(), self._options
-        if self._latest_at is not None and (now - self._latest_at) * 1000 < options.latest_offset_cache_ms:
+        now = time.monotonic()
+        if self._latest_at is not None and (now - self._latest_at) * 1000 < self._options.latest_offset_cache_ms:
             return self._latest
+        return self._look_now()
+
+    def _look_now(self) -> EndOffsets:
+        options = self._options
         known = {*self._latest.offsets, *(queue for queue in self._read if chooses(options, queue))}
         found = clients.this_process().call(
             options.access, lambda consumer: reachable_end_offsets(consumer, options, known, self._read)
@@ -220,8 +236,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if broker not in self._away:
                 self._away[broker] = now
                 log.warning("the queues of %s stay where they are, for %g s at most: %s", broker, most, error)
-            if now - self._away[broker] >= most:
+            if now - self._away[broker] >= most and self._options.fail_on_data_loss:
                 raise lost(broker, most, error)
+
+    def _sees_more(self, since: StreamOffset) -> bool:
+        """Wait for the brokers that a query with ``availableNow`` has not seen, and whether one of them is back.
+
+        With failOnDataLoss=false the query ends without those that are away too long.
+        """
+        target, options = self._target, self._options
+        if target is None:
+            return False
+        chosen = {queue for queue in since.queues if chooses(options, queue)}
+        waiting = {*target.away, *(queue.broker_name for queue in chosen - target.offsets.keys())}
+        most = options.broker_loss_timeout
+        assert most is not None
+        while waiting:
+            found = self._look_now()
+            back = waiting - found.away.keys()
+            if back:
+                self._target = target.joined(found, back)
+                return True
+            if all(time.monotonic() - self._away[broker] >= most for broker in waiting):
+                log.warning("the query ends without what %s may have", ", ".join(sorted(waiting)))
+                return False
+            time.sleep(LOOK_AGAIN_SECONDS)
+        return False
 
     def _most_bytes(self, limit: ReadLimit) -> int | None:
         return None if isinstance(limit, ReadAllAvailable) else self._options.max_bytes_per_trigger
