@@ -183,8 +183,15 @@ def test_an_offset_that_was_deleted_is_refused_when_a_query_is_planned(
     wanted = {"startingOffsets": by_queue(old, 1, begins[1])}
     with pytest.raises(SourceError, match=rf"names 1 for .*queueId=0\], which begins at {begins[0]}: correct it, or"):
         planned(kind(old, **wanted))
-    found = planned(kind(old, **wanted, failOnDataLoss="false"))
-    assert found == {0: (begins[0], 400), 1: (begins[1], 400)}
+    by_group = {"startingOffsets": "group", "commitGroup": "late"}
+    with sync.PullConsumer("late", nameserver=old.name_server) as consumer:
+        consumer.update_offset(old.queues[0], 1)
+        consumer.update_offset(old.queues[1], begins[1])
+    with pytest.raises(SourceError, match=rf'"group" means 1 by the group late for .*, which begins at {begins[0]}: '):
+        planned(kind(old, **by_group))
+    for meant in (wanted, by_group):
+        found = planned(kind(old, **meant, failOnDataLoss="false"))
+        assert found == {0: (begins[0], 400), 1: (begins[1], 400)}
 
 
 OFFSET = st.integers(-2, 7)
@@ -237,6 +244,20 @@ def test_a_query_from_the_offsets_of_a_group_starts_at_the_end_where_the_group_h
         consumer.update_offset(topic.queues[1], 4)
         consumer.update_offset(topic.queues[2], 0)
     assert ranges(batch(topic, startingOffsets="group", commitGroup="readers").partitions()) == {1: (4, 10), 2: (0, 10)}
+
+
+@pytest.mark.parametrize("kind", [batch, stream])
+def test_a_group_that_is_past_the_end_of_a_queue_is_told_when_a_query_is_planned(topic: Topic, kind: Any) -> None:
+    topic.fill(40)
+    group = f"ahead-{kind.__name__}"
+    with sync.PullConsumer(group, nameserver=topic.name_server) as consumer:
+        consumer.update_offset(topic.queues[0], 500)
+        consumer.update_offset(topic.queues[1], 4)
+    sentence = rf'^startingOffsets="group" means 500 by the group {group} for .*queueId=0\], which ends at 10: correct'
+    with pytest.raises(SourceError, match=sentence):
+        planned(kind(topic, startingOffsets="group", commitGroup=group))
+    found = planned(kind(topic, startingOffsets="group", commitGroup=group, failOnDataLoss="false"))
+    assert found == {1: (4, 10)}
 
 
 def test_a_small_batch_comes_when_it_has_waited_long_enough(topic: Topic) -> None:

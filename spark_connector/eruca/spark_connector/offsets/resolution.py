@@ -121,26 +121,28 @@ async def _named(
     async def position(queue: MessageQueue) -> int:
         found = stored.get(queue)
         if found is not None:
-            return max(found, await bounds.min_offset(consumer, queue))
+            means = f'{option}="group" means {found} by the group {options.commit_group}'
+            return await _there(consumer, options, queue, found, means)
         if marks[queue] == EARLIEST:
             return await bounds.min_offset(consumer, queue)
         if marks[queue] == LATEST:
             return await bounds.max_offset(consumer, queue)
-        return await _there(consumer, options, queue, marks[queue], option)
+        return await _there(consumer, options, queue, marks[queue], f"{option} names {marks[queue]}")
 
     return await ask_each(consumer, queues, position)
 
 
-async def _there(consumer: PullConsumer, options: Options, queue: MessageQueue, offset: int, option: str) -> int:
-    """An offset that the user named, if the queue has it; a slave that may be behind says nothing of its end.
+async def _there(consumer: PullConsumer, options: Options, queue: MessageQueue, offset: int, means: str) -> int:
+    """An offset that the user named, or a group has, if the queue has it; ``means`` begins the sentence.
 
-    Raises SourceError unless failOnDataLoss is false: then the nearest one that there is counts.
+    A slave that may be behind says nothing of the end of a queue. Raises SourceError unless failOnDataLoss is false:
+    then the nearest one that there is counts.
     """
     first, (end, by_slave) = await asyncio.gather(bounds.min_offset(consumer, queue), bounds.end(consumer, queue))
     if first <= offset and (offset <= end or by_slave):
         return offset
     nearest, there = (end, f"ends at {end}") if offset > end else (first, f"begins at {first}")
-    wrong = f"{option} names {offset} for {queue}, which {there}"
+    wrong = f"{means} for {queue}, which {there}"
     if options.fail_on_data_loss:
         raise SourceError(f"{wrong}: correct it, or set failOnDataLoss=false to take {nearest} in its place.")
     log.warning("%s: %s counts in its place", wrong, nearest)
