@@ -175,6 +175,18 @@ def test_a_row_that_cannot_be_a_message_is_refused(rows: dict[str, Any], sentenc
         encode(rows)
 
 
+def test_several_tags_in_one_text_are_refused_but_of_a_message_that_was_read() -> None:
+    joined = {"body": ["a", "b"], "tags": ["A", "A || B"]}
+    with pytest.raises(SinkError, match=r'^A row has the tags "A \|\| B": a message has one tag, and \|\| stands'):
+        encode(joined)
+    for others in ([], [("TAGS", "A")], None):
+        with pytest.raises(SinkError, match="a message has one tag"):
+            encode({**joined, "properties": pa.array([[("TAGS", "A || B")], others], MAP)})
+
+    [batch] = encode({**joined, "properties": pa.array([None, [("TAGS", "A || B"), ("n", "1")]], MAP)})
+    assert [properties["TAGS"] for _, _, properties in messages(batch)] == ["A", "A || B"]
+
+
 def test_a_row_without_a_topic_is_refused() -> None:
     with pytest.raises(SinkError, match="A row has no topic"):
         list(encoder().encode(pa.record_batch({"body": ["a", "b"], "topic": ["x", None]})))

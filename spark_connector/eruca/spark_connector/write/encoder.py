@@ -137,6 +137,8 @@ class Encoder:
     def _properties(self, columns: dict[str, pa.Array], count: int) -> pa.Array:
         """The texts of the properties, without those that are new in each message."""
         texts = pa.array([b"WAIT\x01true"] * count, _BINARY)
+        if "tags" in columns:
+            _check_tags(columns["tags"], columns.get("properties"))
         for column, name in (("tags", names.TAGS), ("keys", names.KEYS)):
             if column in columns:
                 _check_text(columns[column], column)
@@ -257,6 +259,21 @@ def _check_text(column: pa.Array, name: str) -> None:
         if pc.any(pc.match_substring(column, separator)).as_py():
             raise SinkError(
                 f"A text in {name} holds the character {ord(separator):#04x}, by which RocketMQ parts them."
+            )
+
+
+def _check_tags(tags: pa.Array, properties: pa.Array | None) -> None:
+    """Raise SinkError for several tags in one text, which no subscription chooses.
+
+    A message of another client may have such a text. A row that was read of it has it among its properties, too, and
+    can be sent again.
+    """
+    for row in pc.indices_nonzero(pc.match_substring(tags, "||")).to_pylist():
+        read = dict(properties[row].as_py() or ()) if properties is not None else {}
+        if read.get(names.TAGS) != tags[row].as_py():
+            raise SinkError(
+                f'A row has the tags "{tags[row]}": a message has one tag, and || stands between those of a '
+                "subscription; send a message for each tag."
             )
 
 
