@@ -40,6 +40,14 @@ def test_the_lag_is_what_is_there_and_not_read(caplog: pytest.LogCaptureFixture)
     assert listener.latest == {}
 
 
+def test_a_queue_of_two_sources_is_behind_by_the_slower_one() -> None:
+    told = progress(READ, THERE)
+    told.progress.sources.append(SimpleNamespace(endOffset=THERE, latestOffset=THERE))
+    listener = LagListener()
+    listener.onQueryProgress(told)
+    assert listener.latest["q"].total == 6
+
+
 def test_prometheus_shows_the_lag_and_the_rates_of_running_queries() -> None:
     listener, registry = LagListener(), CollectorRegistry()
     QueryMetrics(listener, registry)

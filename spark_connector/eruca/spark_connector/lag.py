@@ -33,7 +33,8 @@ class Lag:
     """Messages that a query has not read yet, after one of its batches, and how fast it reads.
 
     ``rows`` were in the batch. ``arriving`` and ``processed`` are rows a second: those that came since the batch
-    before, and those that were worked through while the batch ran; over all sources of the query.
+    before, and those that were worked through while the batch ran; over all sources of the query. Of a queue that
+    several of them read, what the slowest has not read counts.
     """
 
     query_id: str
@@ -71,7 +72,8 @@ class LagListener(StreamingQueryListener):
         progress = event.progress
         queues: dict[MessageQueue, int] = {}
         for source in progress.sources:
-            queues.update(behind(source.endOffset, source.latestOffset))
+            for queue, count in behind(source.endOffset, source.latestOffset).items():
+                queues[queue] = max(count, queues.get(queue, 0))
         if queues:
             lag = Lag(
                 str(progress.id),
