@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
+from rich.cells import cell_len
+from rich.console import Console
 
 from eruca.client import Message
 from eruca.client.sync import Producer, PullConsumer
@@ -16,12 +19,42 @@ from eruca.standalone.background import BackgroundCluster
 from eruca.standalone.cli import main
 from eruca.standalone.pipeline.charts import bars, sparkline, svg
 from eruca.standalone.pipeline.png import png
+from eruca.standalone.pipeline.run import Run
 
 
 def test_bars_are_ranked_and_the_rest_is_summed_up() -> None:
     assert bars({}) == ""
     assert bars({"a": 5, "long": 10, "no": 0}, width=4).splitlines() == ["long  ████ 10", "a     ██ 5", "no     0"]
     assert bars({"a": 4, "b": 3, "c": 2, "d": 1}, width=4, most=2).splitlines()[2:] == ["2 others  ███ 3"]
+
+
+def test_bars_of_any_names_stand_in_line_and_fit_the_terminal() -> None:
+    tags = {"付款": 2000, "paid": 1000, "x" * 30 + "middle" + "y" * 30: 500, "a\nb\x1b[2J": 1}
+    drawn = bars(tags, columns=60).splitlines()
+    assert [line.partition("█")[0].rstrip() for line in drawn] == [
+        "付款",
+        "paid",
+        f"{'x' * 14}…{'y' * 15}",
+        "a\\nb\\x1b[2J",
+    ]
+    assert {cell_len(line.partition("█")[0]) for line in drawn} == {32}
+    assert max(map(cell_len, drawn)) == 60
+
+
+def test_a_table_shows_texts_as_they_are_and_fits_the_terminal() -> None:
+    cause = "list[int] :smile: [/b] \x1b[31m of " + "a very long story " * 9
+    for width in (80, 200):
+        printed = io.StringIO()
+        run = Run("mq:9876", {}, "local[2]", None, {}, False, Console(file=printed, width=width))
+        row = ("orders", cause, "[red]", 1234, 1234, 16, "11-27 12:00:01", "11-27 12:00:02")
+        run.table(("topic", "cause", "tag", "letters", "waiting", "retries", "first", "last"), [row], title="UTC")
+        lines = printed.getvalue().splitlines()
+        assert max(map(cell_len, lines)) <= width and "\x1b" not in printed.getvalue()
+        assert "1,234    1,234    16" in lines[2]
+    assert r"list[int] :smile: [/b] \x1b[31m of " in lines[2] and "[red]" in lines[2]
+    printed.truncate(0)
+    run.say("an example\n(\x1b[2J [b])")
+    assert printed.getvalue().endswith("an example\n(\\x1b[2J [b])\n")
 
 
 def test_a_line_of_blocks_is_as_wide_as_it_may_be() -> None:

@@ -54,6 +54,9 @@ def test_archive_and_replay_say_what_they_did(run: Any, topic: Topic, tmp_path: 
 
     code, told = run("replay", "--topic", topic.name, "--archive", to, "--to", f"{topic.name}_2", "--rehearse")
     assert (code, "would be sent to" in told) == (0, True), told
+    code, told = run("replay", "--topic", topic.name, "--to", f"{topic.name}_2", "--tag", "a", "--tag", "b")
+    sentence = f"No message of {topic.name} with the tag a or b was stored in that interval: nothing is sent.\n"
+    assert (code, told) == (0, sentence)
     code, told = run("replay", "--topic", topic.name, "--to", f"{topic.name}_2", "--key", "key3")
     assert code == 0
     assert re.search(r"^1 messages of .*, stored from \d{4}-.*Z to .*Z, were sent to .* s \(\d+/s\)\.$", told, re.M), (

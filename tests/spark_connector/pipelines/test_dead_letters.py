@@ -61,6 +61,8 @@ def test_letters_are_grouped_and_the_chosen_are_sent_again_once(
         BadOption, match='has the cause "gone": the causes are "-", by the property or pattern of a cause'
     ):
         triage(spark, **plan, resend_causes=["gone"])
+    with pytest.raises(BadOption, match=r'No dead letter of .* has the message id "0A": look'):
+        triage(spark, **plan, resend_ids=[looked.causes[0].example, "0A"])
     assert sent_again(topic) == [] and not ledger.read_text()
 
     first = triage(spark, **plan, cause_pattern=": (?<cause>.*)!", resend_causes=["bad card"])

@@ -105,6 +105,7 @@ def triage(
     rows = endpoint.read_interval(spark, COLUMNS, [dead], first, last)
     letters = _named(rows, cause_property, cause_pattern, min(1, groups))
     _check_causes(letters, group, resend_causes)
+    _check_ids(letters, group, resend_ids)
     with Ledger(path) as book:
         summary = TriageSummary(group=group, causes=[], ledger=path)
         chosen = _chosen(letters, resend_causes, resend_ids, resend_all)
@@ -174,6 +175,19 @@ def _check_causes(letters: DataFrame, group: str, wanted: Sequence[str]) -> None
             raise BadOption(
                 f'No dead letter of {group} has the cause "{cause}": the causes are {some}{more}, by the property or '
                 "pattern of a cause and in the interval that were given."
+            )
+
+
+def _check_ids(letters: DataFrame, group: str, wanted: Sequence[str]) -> None:
+    """Raise BadOption for a message id that no letter has."""
+    if not wanted:
+        return
+    found = {row["messageId"] for row in letters.where(F.col("messageId").isin(*wanted)).select("messageId").collect()}
+    for identity in wanted:
+        if identity not in found:
+            raise BadOption(
+                f'No dead letter of {group} in the interval that was given has the message id "{identity}": look at '
+                f"its letters with `mqadmin printMsg -t {names.dead_letter_topic(group)}`."
             )
 
 

@@ -1,12 +1,17 @@
 """Charts of numbers: bars and sparklines as text, and columns as an SVG file.
 
-Pure: numbers in, text out. Needs no plotting library.
+Pure: numbers in, text out. Needs no plotting library. Names come from messages, so that they may be long, have
+letters that take two columns, or control a terminal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
+
+from rich.cells import cell_len, set_cell_size
+
+from eruca.remoting.log_line import one_line
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 WIDTH = 600
@@ -23,8 +28,11 @@ def sparkline(values: Sequence[float], width: int = 60) -> str:
     return "".join(BLOCKS[min(len(BLOCKS) - 1, int(value / top * len(BLOCKS)))] if value else " " for value in sums)
 
 
-def bars(counts: Mapping[str, int], *, width: int = 40, most: int = 20) -> str:
-    """A line for each name, the largest first; names beyond ``most`` are summed in one line."""
+def bars(counts: Mapping[str, int], *, columns: int = 80, width: int = 40, most: int = 20) -> str:
+    """A line for each name, the largest first; names beyond ``most`` are summed in one line.
+
+    The lines take ``columns`` at most, the longest bar ``width`` of them, and a name half of them.
+    """
     ranked = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
     shown, rest = ranked[:most], ranked[most:]
     if rest:
@@ -32,11 +40,22 @@ def bars(counts: Mapping[str, int], *, width: int = 40, most: int = 20) -> str:
     if not shown:
         return ""
     top = max(value for _, value in shown) or 1
-    longest = max(len(name) for name, _ in shown)
+    names = [shortened(name, columns // 2) for name, _ in shown]
+    longest = max(map(cell_len, names))
+    width = max(1, min(width, columns - longest - len(f"   {top:,}")))
     return "\n".join(
-        f"{name.ljust(longest)}  {'█' * max(1 if value else 0, round(value / top * width))} {value:,}"
-        for name, value in shown
+        f"{set_cell_size(name, longest)}  {'█' * max(1 if value else 0, round(value / top * width))} {value:,}"
+        for name, (_, value) in zip(names, shown, strict=True)
     )
+
+
+def shortened(text: str, most: int) -> str:
+    """A text in one line of at most so many columns, without its middle: names that are alike differ at the end."""
+    name = one_line(text)
+    if cell_len(name) <= most:
+        return name
+    end = set_cell_size(name[::-1], most // 2)[::-1]
+    return set_cell_size(name, most - most // 2 - 1) + "…" + end
 
 
 def svg(title: str, columns: Sequence[tuple[str, float]], unit: str) -> str:

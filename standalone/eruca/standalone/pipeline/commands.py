@@ -39,7 +39,6 @@ def archive(run: Run, until_stopped: bool, skip_lost: bool, **options: Any) -> N
     """Append the new messages of topics to Parquet files by topic and day; a later run continues where it stopped."""
     from eruca.spark_connector.pipelines import archive as work
     from eruca.spark_connector.pipelines.units import spell_bytes
-    from eruca.standalone.pipeline.charts import bars
 
     run.go_on = "Run it again: it continues where it stopped."
     done = perform(run, work, until_stopped=until_stopped, fail_on_data_loss=not skip_lost, **options)
@@ -51,9 +50,9 @@ def archive(run: Run, until_stopped: bool, skip_lost: bool, **options: Any) -> N
         f"{done.messages:,} messages of {_count(len(done.topics), 'topic')} were added to {done.to} "
         f"in {done.seconds:.1f} s: {_count(done.files, 'file')}, {spell_bytes(done.size)}."
     )
-    run.say(bars(done.topics))
+    run.bars(done.topics)
     if len(done.days) > 1:
-        run.say(bars(dict(sorted(done.days.items()))))
+        run.bars(dict(sorted(done.days.items())))
 
 
 @pipeline.command()
@@ -81,7 +80,6 @@ def replay(run: Run, **options: Any) -> None:
     """Send the messages of an interval again: to another topic, or to one group alone."""
     from eruca.spark_connector.pipelines import replay as work
     from eruca.spark_connector.pipelines.units import spell_time
-    from eruca.standalone.pipeline.charts import bars
 
     run.goal = "sent"
     options["replay_id"] = options["replay_id"] or uuid.uuid4().hex[:12]
@@ -91,7 +89,9 @@ def replay(run: Run, **options: Any) -> None:
     )
     done = perform(run, work, **options)
     if done.first is None or done.last is None:
-        run.say(f"No message of {done.topic} was stored in that interval: nothing is sent.")
+        chosen = (("tag", options["tags"]), ("key", options["keys"]))
+        such = "".join(f" with the {what} {' or '.join(given)}" for what, given in chosen if given)
+        run.say(f"No message of {done.topic}{such} was stored in that interval: nothing is sent.")
         return
     place = f"{done.messages:,} messages of {done.topic}"
     stored = f"stored from {spell_time(done.first)} to {spell_time(done.last)}"
@@ -101,7 +101,7 @@ def replay(run: Run, **options: Any) -> None:
         run.say(f"Their property REPLAY_ID is {done.replay_id}.")
     else:
         run.say(f"{place}, {stored}, would be sent to {done.to}.")
-    run.say(bars(done.queues))
+    run.bars(done.queues)
 
 
 @pipeline.command()

@@ -7,20 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
-from eruca.standalone.pipeline.charts import bars, sparkline, svg
+from eruca.standalone.pipeline.charts import sparkline, svg
 from eruca.standalone.pipeline.png import png
 from eruca.standalone.pipeline.run import FOUND, Run, common, perform
 
 SHOWN = 30
 """Rows of a table to print."""
 PICTURES = (".svg", ".png")
-
-
-def _table(*columns: str, title: str | None = None) -> Table:
-    """A table that leaves the width of a terminal to its texts."""
-    return Table(*columns, title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
 
 
 @click.command()
@@ -106,7 +100,7 @@ def _print_rollup(run: Run, done: Any) -> None:
             f"by window  {blocks}\n           {first}{last.rjust(max(len(blocks) - len(first), len(last) + 1))} {day}"
         )
     if len(done.groups) > 1:
-        run.say(bars(done.groups))
+        run.bars(done.groups)
 
 
 def _print_windows(run: Run, done: Any) -> None:
@@ -114,12 +108,13 @@ def _print_windows(run: Run, done: Any) -> None:
 
     spelled, day = spell_times([row.start for row in done.rows[:SHOWN]])
     figures_of = (f"p{each:g}" for each in done.percentiles)
-    table = _table("window", *done.by, "messages", "bytes", *figures_of, "max", title=f"{day}, latencies in ms")
+    rows = []
     for row in done.rows[:SHOWN]:
-        figures = (f"{row.messages:,}", spell_bytes(row.size), *(f"{each:,.0f}" for each in row.percentiles))
-        table.add_row(spelled[row.start], *(name or "-" for name in row.of), *figures, f"{row.slowest:,}")
+        figures = (row.messages, spell_bytes(row.size), *map(round, row.percentiles), row.slowest)
+        rows.append((spelled[row.start], *(name or "-" for name in row.of), *figures))
     if done.rows:
-        run.console.print(table)
+        heads = ("window", *done.by, "messages", "bytes", *figures_of, "max")
+        run.table(heads, rows, title=f"{day}, latencies in ms")
     if len(done.rows) > SHOWN:
         run.say(f"… and {len(done.rows) - SHOWN:,} more rows.")
 
@@ -149,20 +144,19 @@ def triage(run: Run, **options: Any) -> int | None:
     done = perform(run, work, **options)
     shown = done.causes[:SHOWN]
     spelled, day = spell_times([stamp for each in shown for stamp in (each.first, each.last)])
-    table = _table("topic", "cause", "tag", "letters", "waiting", "retries", "first", "last", title=day)
+    rows = []
     for each in shown:
-        times = (spelled[each.first], spelled[each.last])
-        numbers = (f"{each.count:,}", f"{each.waiting:,}", str(each.reconsume_times))
-        table.add_row(each.topic, each.cause, each.tags, *numbers, *times)
+        numbers = (each.count, each.waiting, each.reconsume_times)
+        rows.append((each.topic, each.cause, each.tags, *numbers, spelled[each.first], spelled[each.last]))
     if done.causes:
-        run.console.print(table)
+        run.table(("topic", "cause", "tag", "letters", "waiting", "retries", "first", "last"), rows, title=day)
         for each in shown:
             run.say(f"for example {each.example} ({each.cause})")
         totals: Counter[str] = Counter()
         for each in done.causes:
             totals[each.cause] += each.count
         if len(totals) > 1:
-            run.say(bars(totals))
+            run.bars(totals)
     waiting = sum(each.waiting for each in done.causes)
     run.say(
         f"{done.group} has {sum(each.count for each in done.causes):,} dead letters, {waiting:,} of them not resent."
@@ -205,12 +199,12 @@ def audit(run: Run, max_behind: int, max_dead: int | None, offsets_only: bool, *
     spelled, day = spell_times([each.oldest_waiting for each in done.groups if each.oldest_waiting is not None])
     title = f"oldest waiting: {day}" if spelled else None
     columns = ("topic", "group", "stored", "consumed", "waiting", "lost", "retrying", "dead", "oldest")
-    table = _table(*columns, title=title)
+    rows = []
     for each in done.groups:
         counts = (each.stored, each.consumed, each.behind, each.lost, each.retrying, each.dead)
         oldest = "-" if each.oldest_waiting is None else spelled[each.oldest_waiting]
-        table.add_row(each.topic, each.group, *(f"{count:,}" for count in counts), oldest)
-    run.console.print(table)
+        rows.append((each.topic, each.group, *counts, oldest))
+    run.table(columns, rows, title=title)
     for each in done.groups:
         if each.behind:
             _say_waiting(run, each)
@@ -227,21 +221,22 @@ def audit(run: Run, max_behind: int, max_dead: int | None, offsets_only: bool, *
 def _say_waiting(run: Run, pair: Any) -> None:
     run.say(f"Messages of {pair.topic} that {pair.group} has not consumed:")
     waiting = [(line.queue, line.behind) for line in pair.queues if line.behind]
-    run.say(bars({f"{queue.broker_name}:{queue.queue_id}": count for queue, count in waiting}))
+    run.bars({f"{queue.broker_name}:{queue.queue_id}": count for queue, count in waiting})
     if len(pair.tags) > 1:
-        run.say(bars({f"tag {tag}": count for tag, count in pair.tags.items()}))
+        run.bars({f"tag {tag}": count for tag, count in pair.tags.items()})
     if len(pair.windows) > 1:
         run.say(f"by store time  {sparkline([count for _, count in sorted(pair.windows.items())])}")
 
 
 def _say_traces(run: Run, traces: Any) -> None:
-    table = _table("topic", "group", "sent", "consumed", "failing", "missing", "repeated", title="By traces")
-    for each in traces.groups:
-        counts = (each.sent, each.consumed, each.failing, each.missing, each.repeated)
-        table.add_row(each.topic, each.group, *(f"{count:,}" for count in counts))
     if not traces.there:
         return
-    run.console.print(table)
+    heads = ("topic", "group", "sent", "consumed", "failing", "missing", "repeated")
+    rows = [
+        (each.topic, each.group, each.sent, each.consumed, each.failing, each.missing, each.repeated)
+        for each in traces.groups
+    ]
+    run.table(heads, rows, title="By traces")
     for each in traces.topics:
         absent = "some were deleted since" if each.absent is None else f"{each.absent:,} of them are not there"
         run.say(f"{each.topic}: {each.sent:,} sends by traces, {absent}; {each.untraced:,} messages without a trace.")

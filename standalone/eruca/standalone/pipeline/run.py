@@ -18,11 +18,15 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
+from rich.table import Table
+from rich.text import Text
 
+from eruca.admin.text import harmless
 from eruca.client.config import NAMESERVER_VARIABLES
 from eruca.spark_connector.causes import cause_of
 from eruca.spark_connector.errors import NotInstalled
 from eruca.spark_connector.runtime.installed import missing
+from eruca.standalone.pipeline.charts import bars, shortened
 from eruca.standalone.pipeline.signals import StopSignals
 
 FAILED = 1
@@ -61,8 +65,22 @@ class Run:
         self.progress = self.steps[progress.step] = progress
 
     def say(self, text: str) -> None:
-        """Print one or more lines of the result."""
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        """Print one or more lines of the result; what would control the terminal is shown."""
+        self.console.print(Text(harmless(text)), soft_wrap=True)
+
+    def bars(self, counts: Mapping[str, int]) -> None:
+        """Print a line for each name, in the width of the console."""
+        self.say(bars(counts, columns=self.console.width))
+
+    def table(self, heads: Sequence[str], rows: Sequence[Sequence[str | int]], *, title: str | None = None) -> None:
+        """Print rows, in the width of the console. A long text goes on in the next line, a number does not."""
+        printed = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+        for place, head in enumerate(heads):
+            printed.add_column(head, overflow="fold", no_wrap=all(isinstance(row[place], int) for row in rows))
+        for row in rows:
+            cells = (f"{cell:,}" if isinstance(cell, int) else shortened(cell, self.console.width // 2) for cell in row)
+            printed.add_row(*map(Text, cells))
+        self.console.print(printed)
 
 
 def _console() -> Console:
@@ -140,9 +158,9 @@ def end(work: Callable[[], int | None], run: Run | None = None) -> int:
     except Exception as error:
         code = FAILED
         if run is None or run.signals.number is None:
-            sys.stderr.write(f"eruca pipeline: {_sentence(error)}\n")
+            sys.stderr.write(f"eruca pipeline: {harmless(_sentence(error))}\n")
         elif not run.signals.at_once:
-            run.go_on = f"It could not end in order ({cause_of(error)}). {run.go_on}"
+            run.go_on = f"It could not end in order ({harmless(cause_of(error))}). {run.go_on}"
     if run is not None and run.signals.number is not None and (run.signals.at_once or code == FAILED):
         sys.stderr.write(f"eruca pipeline: {_stopped(run, run.signals.number)}\n")
         return STOPPED + run.signals.number
