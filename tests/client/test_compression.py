@@ -145,9 +145,9 @@ def no_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", ["lz4", "zstd"])
 def test_without_the_package_the_sentence_says_what_to_install(no_packages: None, kind: Kind) -> None:
-    with pytest.raises(BadConfig, match=r'pip install "eruca\[compression\]"'):
+    with pytest.raises(BadConfig, match=r'pip install "eruca-client\[compression\]"'):
         ClientSettings(compression=kind)
-    with pytest.raises(BadAnswer, match=rf'{kind.upper()} needs a package .*pip install "eruca\[compression\]"'):
+    with pytest.raises(BadAnswer, match=rf'{kind.upper()} needs a package .*pip install "eruca-client\[compression\]"'):
         decompress(b"x", BITS[kind])
 
 

@@ -194,7 +194,7 @@ def test_an_unknown_lag_is_not_a_number() -> None:
 
 def test_without_prometheus_the_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(BadConfig, match="not installed: run `pip install"):
+    with pytest.raises(BadConfig, match=r'not installed: run `pip install "eruca-client\[prometheus\]"`'):
         Prometheus()
 
 

@@ -247,5 +247,5 @@ async def test_transactions_and_figures(lab: Lab, watching: Watching, seen: Seen
 
 def test_without_opentelemetry_the_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    with pytest.raises(BadConfig, match="not installed: run `pip install"):
+    with pytest.raises(BadConfig, match=r'not installed: run `pip install "eruca-client\[opentelemetry\]"`'):
         OpenTelemetry()

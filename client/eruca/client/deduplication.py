@@ -4,7 +4,7 @@ Owns which key names a message, and when it is marked: after its listener has co
 of a message for one consumer group, so groups may share a store. Invariants: a message whose listener failed has no
 mark; with ``SqliteMarks`` the mark and what the listener wrote by ``marks.connection`` are one transaction, so a crash
 at any point leaves both or neither. ``RedisMarks`` cannot promise that: a crash between the work and the mark lets the
-message come again. Needs ``pip install "eruca[redis]"`` for Redis.
+message come again. Needs ``pip install "eruca-client[redis]"`` for Redis.
 """
 
 from __future__ import annotations
@@ -321,7 +321,7 @@ class RedisMarks:
             try:
                 from redis.asyncio import Redis as Client
             except ImportError as error:
-                raise BadConfig('redis is not installed: run `pip install "eruca[redis]"`.') from error
+                raise BadConfig('redis is not installed: run `pip install "eruca-client[redis]"`.') from error
             try:
                 client = Client.from_url(client)
             except ValueError as error:

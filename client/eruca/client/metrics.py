@@ -1,8 +1,8 @@
 """Figures of producers and consumers for Prometheus.
 
 Owns the names of the figures, and that each exists once in a registry however many clients count into it. Needs
-``pip install "eruca[prometheus]"``; without it only making a ``Prometheus`` fails. What is not known, such as the lag
-of a queue whose broker is away, is NaN and never 0.
+``pip install "eruca-client[prometheus]"``; without it only making a ``Prometheus`` fails. What is not known, such as the
+lag of a queue whose broker is away, is NaN and never 0.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class Prometheus(Hook):
         try:
             import prometheus_client
         except ImportError as error:
-            raise BadConfig('prometheus-client is not installed: run `pip install "eruca[prometheus]"`.') from error
+            install = 'run `pip install "eruca-client[prometheus]"`'
+            raise BadConfig(f"prometheus-client is not installed: {install}.") from error
         chosen = prometheus_client.REGISTRY if registry is None else registry
         figures = _known.get(chosen)
         if figures is None:

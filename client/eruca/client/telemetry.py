@@ -2,8 +2,8 @@
 
 Owns names and attributes, which are those of OpenTelemetry's conventions for messaging and for RocketMQ, and the
 context that travels in the properties of messages (``traceparent`` of W3C by default), so that a consumer's span is a
-child of the producer's, in whichever language either is. Needs ``pip install "eruca[opentelemetry]"``; without it only
-making an ``OpenTelemetry`` fails. Facts: OpenTelemetry's semantic conventions, messaging spans and metrics.
+child of the producer's, in whichever language either is. Needs ``pip install "eruca-client[opentelemetry]"``; without
+it only making an ``OpenTelemetry`` fails. Facts: OpenTelemetry's semantic conventions, messaging spans and metrics.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class OpenTelemetry(Hook):
         try:
             from opentelemetry import context, metrics, propagate, trace
         except ImportError as error:
-            raise BadConfig('OpenTelemetry is not installed: run `pip install "eruca[opentelemetry]"`.') from error
+            install = 'run `pip install "eruca-client[opentelemetry]"`'
+            raise BadConfig(f"OpenTelemetry is not installed: {install}.") from error
         self._context, self._trace = context, trace
         self._propagator: Any = propagate if propagator is None else propagator
         self._tracer = trace.get_tracer(NAME, version(), tracer_provider, SCHEMA)

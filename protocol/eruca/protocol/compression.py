@@ -33,7 +33,7 @@ _ZSTD_MOST_RATIO: Final = 32 * 1024
 """A ZSTD block of 4 bytes becomes 128 KiB at most."""
 _BY_TYPE: Final = {bits & message.COMPRESSION_MASK: kind for kind, bits in BITS.items()}
 _PACKAGES: Final = {"lz4": "lz4.frame", "zstd": "zstandard"}
-_INSTALL: Final = 'run `pip install "eruca[compression]"`'
+_INSTALL: Final = 'run `pip install "eruca-client[compression]"`'
 
 
 def package_of(kind: Kind) -> Any:
