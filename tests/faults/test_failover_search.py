@@ -21,6 +21,7 @@ from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import Event, Known, Member, Read, Rules, State, Step, Welcomed
 from tests.support.programme import ENOUGH, LONG, WHY
+from tests.support.replica_search import Search, Violation
 from tests.support.replica_worlds import (
     PRESENT,
     Bounds,
@@ -30,8 +31,6 @@ from tests.support.replica_worlds import (
     Machines,
     Post,
     Request,
-    Search,
-    Violation,
     World,
     first_world,
 )
@@ -156,9 +155,7 @@ class TakesAReadForAnAnswer(Rules):
 class ChangesBlindly(Etcd):
     """A change is taken whatever the key is."""
 
-    forgets = False
-
-    def takes(self, world: World, request: Request) -> bool:
+    def takes(self, request: Request) -> bool:
         return True
 
 

@@ -1,22 +1,23 @@
-"""Worlds of a broker group: brokers with the rules of ``eruca.broker.failover``, an etcd, and every order of events.
+"""Worlds of a broker group: brokers with the rules of ``eruca.broker.failover``, an etcd, and what may happen next.
 
-Owns the search: all worlds that can be reached from a first one within bounds, and what must hold in each. A broker is
-a ``Member`` and its log, of which each byte is a message and says in which epoch it was written; and its tables, of
-which each change says in which epoch it was made. Whoever follows gets all tables at first, then each change, before
-what was written of the log later. What a kill leaves of tables is a question to the machines: all of what is on the
-disk (topics, groups), nothing of what is in memory (commits, locks); then who was killed stands as ``election.first``
-says, that is after those that were not, and who is alone in the set is not killed: nobody else need have those.
-Requests to etcd and reports of replicas stay under way as long as they like, or for ever; outcomes may be lost;
-brokers are killed, lose their power and what they had not flushed, or get an empty disk, and start again. Time does
-not exist: what a timeout does may happen at any moment.
+Owns what a world is, and what one broker does at each event. A broker is a ``Member`` and its log, of which each byte
+is a message and says in which epoch it was written; and its tables, of which each change says in which epoch it was
+made. Whoever follows gets all tables at first, then each change, before what was written of the log later. What a kill
+leaves of tables is a question to the machines: all of what is on the disk (topics, groups), nothing of what is in
+memory (commits, locks); then who was killed stands as ``election.first`` says, that is after those that were not, and
+who is alone in the set is not killed: nobody else need have those. Requests to etcd and reports of replicas stay under
+way as long as they like, or for ever; a report may be heard again, as a replica repeats it with each heartbeat;
+outcomes may be lost; brokers are killed, lose their power and what they had not flushed, or get an empty disk, and
+start again. Time does not exist: what a timeout does may happen at any moment.
 
 Two worlds that differ only in numbers that nobody compares are one: a revision is the present one or an old one, and
-``syncStateSetEpoch`` is not counted.
+``syncStateSetEpoch`` is not counted. Of brokers that are as good as each other anyone may go first: priorities are any,
+and ids are names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -29,17 +30,13 @@ from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import (
     Accept,
     Asked,
-    Changed,
     Copied,
     CutTo,
     Event,
     HandOver,
-    Join,
     MasterLost,
     MasterSilent,
     Member,
-    NotChanged,
-    Note,
     Noted,
     Propose,
     Read,
@@ -61,10 +58,6 @@ Log = tuple[int, ...]
 
 OLD, PRESENT = 0, 1
 """Revisions of etcd's key."""
-
-
-class Violation(Exception):
-    """What must hold does not; with the way to it."""
 
 
 class Broker(NamedTuple):
@@ -124,10 +117,7 @@ class World(NamedTuple):
 class Etcd:
     """What etcd does with a transaction."""
 
-    forgets = True
-    """Whether one that names an old revision can be left out, as it does nothing."""
-
-    def takes(self, world: World, request: Request) -> bool:
+    def takes(self, request: Request) -> bool:
         """Whether it is applied: only when the key has not changed since the revision that it names."""
         return request.revision == PRESENT
 
@@ -151,64 +141,68 @@ class Machines:
         return election.first(group, candidates)
 
 
-class Search:
-    """All worlds within bounds, breadth first: the way to what it finds wrong is a shortest one."""
+class Move(NamedTuple):
+    """What one broker does at an event."""
 
-    def __init__(
-        self, rules: Rules, bounds: Bounds, *, etcd: Etcd | None = None, machines: Machines | None = None
-    ) -> None:
-        self.states = 0
-        self.met: set[tuple[int, int, int]] = set()
-        """Epoch, size of the set and number of acknowledged messages of every world."""
-        self.answered: set[tuple[int, int, int]] = set()
-        """The same with the number of answered changes of tables."""
+    label: Label
+    broker: Broker
+    """What it is afterwards."""
+    asks: frozenset[Request] = frozenset()
+    tells: Post | None = None
+    shows: Log | None = None
+    """What it shows of its log, where that is another part than before."""
+    answers: Log | None = None
+    """The changes of tables that it, a master, has answered, where these are others than before."""
+    begins: bool = False
+    """Whether it begins to lead."""
+
+
+class Welcoming(NamedTuple):
+    """A replica shakes hands with its master: its former connection was closed, and what it told there is lost."""
+
+    master: Broker
+    moves: tuple[Move, ...]
+    """Of the replica, one after the other."""
+
+
+class Moves:
+    """What each broker may do next."""
+
+    def __init__(self, rules: Rules, bounds: Bounds, machines: Machines) -> None:
         self._rules = rules
-        self._old_reports_matter = type(rules).counts is not Rules.counts
         self._bounds = bounds
-        self._etcd = etcd or Etcd()
-        self._machines = machines or Machines()
+        self._machines = machines
 
-    def run(self, first: World, *, most: int | None = None) -> bool:
-        """Look at every world, or at the first ``most``; whether these were all.
+    def does(self, broker: Broker, event: Event) -> Move:
+        """What a broker does at an event."""
+        step = self._rules.step(broker.member, event)
+        member, me = step.member, broker.member.broker_id
+        log, base, begins, tells = broker.log, broker.base, False, None
+        asks = []
+        for action in step.actions:
+            match action:
+                case Propose(group, revision):
+                    asks.append(Request(me, group._replace(sync_state_set_epoch=0), revision))
+                case CutTo(end):
+                    log = log[:end]
+                case Accept():
+                    base, begins = len(broker.tables), True
+                case Tell(report):
+                    tells = Post(member.known.group.master_broker_id if member.known is not None else me, report)
+                case _:
+                    pass
+        if member.proposed is not None and member.proposed.sync_state_set_epoch:
+            member = replace(member, proposed=member.proposed._replace(sync_state_set_epoch=0))
+        after = Broker(member, log, broker.tables, base)
+        shows = log[: member.confirmed] if member.confirmed != broker.member.confirmed else None
+        answers = self._answers(after)
+        if answers == self._answers(broker):
+            answers = None
+        bare = self.bare(after)
+        return Move((me, event, member.state), bare, frozenset(asks), tells, shows, answers, begins)
 
-        Raises:
-            Violation: what must hold does not in one of them.
-        """
-        came: dict[int, tuple[int, Label]] = {hash(first): (0, ())}
-        level = [first]
-        while level and (most is None or len(came) < most):
-            following = []
-            for world in level:
-                number = hash(world)
-                epoch, size = world.group.master_epoch, len(world.group.sync_state_set)
-                self.met.add((epoch, size, len(world.acknowledged)))
-                self.answered.add((epoch, size, len(world.answered)))
-                label: Label = ()
-                try:
-                    for label, after in self._after(world):
-                        after = self._canonical(after)
-                        other = hash(after)
-                        if other not in came:
-                            self._check(after)
-                            came[other] = (number, label)
-                            following.append(after)
-                except Violation as wrong:
-                    raise Violation("\n".join([*_way(came, number), _told(label), str(wrong)])) from None
-            self.states = len(came)
-            level = following
-        return not level
-
-    def _canonical(self, world: World) -> World:
-        """The world without what cannot have an effect any more."""
-        requests, posts = world.requests, world.posts
-        if requests and self._etcd.forgets:
-            requests = frozenset(request for request in requests if request.revision == PRESENT)
-        if posts and not self._old_reports_matter:
-            posts = frozenset(post for post in posts if _can_count(world.brokers[post.to].member, post.report))
-        brokers = tuple(self._bare(broker) for broker in world.brokers)
-        return world._replace(brokers=brokers, requests=requests, posts=posts)
-
-    def _bare(self, broker: Broker) -> Broker:
+    def bare(self, broker: Broker) -> Broker:
+        """A broker without what cannot have an effect any more."""
         member = broker.member
         if not self._machines.in_memory and member.has_tables:
             member = replace(member, has_tables=False)
@@ -218,170 +212,7 @@ class Search:
             member = replace(member, tables=0)
         return broker._replace(member=replace(member, confirmed=0, tables_confirmed=0), base=0)
 
-    # ---- what may happen next
-
-    def _after(self, world: World) -> Iterator[tuple[Label, World]]:
-        yield from self._etcd_answers(world)
-        for post in world.posts:
-            yield self._does(world._replace(posts=world.posts - {post}), post.to, Reported(post.report))
-        for broker in world.brokers:
-            member = broker.member
-            me = member.broker_id
-            if member.known is None or member.known.revision == OLD or member.proposed is not None:
-                yield self._does(world, me, Read(world.group, PRESENT))
-            if member.state is State.PROMOTING:
-                yield self._does(world, me, Noted())
-            if self._may_stand(world, member):
-                yield self._does(world, me, MasterSilent())
-            if member.state is State.FOLLOWING:
-                yield self._does(world, me, MasterLost())
-            if member.state in (State.JOINING, State.FOLLOWING):
-                yield from self._hears_its_master(world, broker)
-            if member.state is State.MASTER:
-                yield from self._is_master(world, broker)
-            if world.faults < self._bounds.faults:
-                yield from self._fails(world, broker)
-
-    def _etcd_answers(self, world: World) -> Iterator[tuple[Label, World]]:
-        for request in world.requests:
-            rest = world._replace(requests=world.requests - {request})
-            me = request.broker_id
-            waits = rest.brokers[me].member.proposed == request.group
-            if not self._etcd.takes(world, request):
-                if waits:
-                    yield self._does(rest, me, NotChanged())
-                continue
-            changed = _aged(rest)._replace(group=request.group)
-            yield ("etcd takes over, and the outcome is lost:", request), changed
-            if waits:
-                yield self._does(changed, me, Changed(PRESENT))
-
-    def _may_stand(self, world: World, member: Member) -> bool:
-        """Whether it may be a broker's turn; one that was killed and has lost tables goes only when it is first."""
-        known = member.known
-        if known is None or known.group.master_epoch >= self._bounds.epochs:
-            return False
-        return member.has_tables or not self._machines.in_memory or self._is_first(world, member, known.group)
-
-    def _is_first(self, world: World, member: Member, group: Group) -> bool:
-        """Whether nobody else goes first who is up."""
-        candidates = [
-            Candidate(each.broker_id, each.store, each.epoch, each.end, 0, each.has_tables)
-            for each in (broker.member for broker in world.brokers)
-        ]
-        best = self._machines.first(group, candidates)
-        return best is not None and best.broker_id == member.broker_id
-
-    def _hears_its_master(self, world: World, broker: Broker) -> Iterator[tuple[Label, World]]:
-        member = broker.member
-        me = member.broker_id
-        assert member.known is not None
-        group = member.known.group
-        master = world.brokers[group.master_broker_id]
-        its = master.member
-        if its.state is not State.MASTER or its.known is None or its.known.group.master_epoch != group.master_epoch:
-            return
-        lost = frozenset(p for p in world.posts if p.report.broker_id == me and p.report.epoch == group.master_epoch)
-        step = self._rules.step(its, Asked(me))
-        [answer] = [action.answer for action in step.actions if isinstance(action, Welcome)]
-        welcomed = _with(world._replace(posts=world.posts - lost), master._replace(member=step.member))
-        label, joined = self._does(welcomed, me, answer)
-        if not self._bounds.changes and joined.brokers[me].member.state is State.FOLLOWING:
-            joined = self._does(joined, me, TablesCopied(group.master_epoch, 1))[1]
-        yield label, joined
-        if member.state is State.JOINING:
-            return
-        at = member.end
-        if self._bounds.changes and member.tables < master.number:
-            equal = _with(world, broker._replace(tables=master.tables))
-            yield self._does(equal, me, TablesCopied(group.master_epoch, master.number))
-        if at < its.end and (member.tables or not self._bounds.changes):
-            part = lists.at(its.epochs, at)
-            longer = _with(world, broker._replace(log=(*broker.log, master.log[at])))
-            yield self._does(longer, me, Copied(group.master_epoch, part, at + 1, its.confirmed))
-        yield self._does(world, me, Copied(group.master_epoch, None, at, its.confirmed))
-
-    def _is_master(self, world: World, broker: Broker) -> Iterator[tuple[Label, World]]:
-        member = broker.member
-        me = member.broker_id
-        if len(broker.log) < self._bounds.messages:
-            longer = _with(world, broker._replace(log=(*broker.log, member.epoch)))
-            yield self._does(longer, me, Stored(member.end + 1))
-        if len(broker.tables) < self._bounds.changes:
-            changed = broker._replace(tables=(*broker.tables, member.epoch))
-            yield self._does(_with(world, changed), me, TablesChanged(changed.number))
-        for other in world.brokers:
-            if other.member.broker_id != me:
-                yield self._does(world, me, ReplicaLost(other.member.broker_id))
-                if member.known is not None and member.known.group.master_epoch < self._bounds.epochs:
-                    yield self._does(world, me, HandOver(other.member.broker_id))
-
-    def _fails(self, world: World, broker: Broker) -> Iterator[tuple[Label, World]]:
-        member = broker.member
-        failed = world._replace(faults=world.faults + 1)
-        killed = Member(member.broker_id, member.store, member.end, member.epochs)
-        left = self._machines.tables_after_kill(broker.tables)
-        if not (self._machines.in_memory and _may_be_alone(world, member.broker_id)):
-            yield (member.broker_id, "is killed"), _with(failed, Broker(killed, broker.log, left))
-        store = self._machines.store_after_loss(member)
-        for end in sorted({max(member.end - 1, 0), 0}):
-            if end < member.end:
-                lost = Member(member.broker_id, store, end, lists.cut(member.epochs, end))
-                yield (member.broker_id, "loses its log from", end, "on"), _with(failed, Broker(lost, broker.log[:end]))
-
-    # ---- what a broker does
-
-    def _does(self, world: World, me: int, event: Event) -> tuple[Label, World]:
-        broker = world.brokers[me]
-        step = self._rules.step(broker.member, event)
-        log, base, requests, posts = broker.log, broker.base, world.requests, world.posts
-        for action in step.actions:
-            match action:
-                case Propose(group, revision):
-                    request = Request(me, group._replace(sync_state_set_epoch=0), revision)
-                    requests = requests | {request}
-                case CutTo(end):
-                    log = log[:end]
-                case Accept():
-                    base = len(broker.tables)
-                    self._has_what_was_answered(world, me, broker.tables)
-                case Tell(report):
-                    to = step.member.known.group.master_broker_id if step.member.known is not None else me
-                    older = frozenset(p for p in posts if p.to == to and _same_line(p.report, report))
-                    posts = (posts - older) | {Post(to, report)}
-                case Note() | Join() | _:
-                    pass
-        member = step.member
-        if member.proposed is not None and member.proposed.sync_state_set_epoch:
-            member = replace(member, proposed=member.proposed._replace(sync_state_set_epoch=0))
-        new = Broker(member, log, broker.tables, base)
-        after = self._answered(_with(world, new)._replace(requests=requests, posts=posts), broker, new)
-        return (me, event, member.state), self._promised(after, broker.member, member, log)
-
-    # ---- what must hold
-
-    def _promised(self, world: World, before: Member, member: Member, log: Log) -> World:
-        """The world with what a broker acknowledges or shows now."""
-        shown = log[: member.confirmed]
-        known = world.acknowledged
-        if member.confirmed == before.confirmed or shown == known[: len(shown)]:
-            return world
-        if member.state is not State.MASTER:
-            raise Violation(f"{member.broker_id} shows {shown}, but {known} was acknowledged")
-        if known != shown[: len(known)]:
-            raise Violation(f"{member.broker_id} acknowledges {shown}, but {known} was acknowledged")
-        return world._replace(acknowledged=shown)
-
-    def _answered(self, world: World, before: Broker, broker: Broker) -> World:
-        """The world with the changes of tables that a master answers now."""
-        told, known = self._told(broker), world.answered
-        if told is None or told == self._told(before) or told == known[: len(told)]:
-            return world
-        if known != told[: len(known)]:
-            raise Violation(f"{broker.member.broker_id} answers the changes {told}, but {known} were answered")
-        return world._replace(answered=told)
-
-    def _told(self, broker: Broker) -> Log | None:
+    def _answers(self, broker: Broker) -> Log | None:
         """The changes that a master has answered; None of a broker that has to promise nothing about them."""
         member = broker.member
         if member.state is not State.MASTER or member.known is None:
@@ -390,18 +221,100 @@ class Search:
             return None
         return broker.tables[: broker.base + member.tables_confirmed - 1]
 
-    def _has_what_was_answered(self, world: World, me: int, tables: Log) -> None:
-        if tables[: len(world.answered)] != world.answered:
-            raise Violation(f"{me} leads with the changes {tables}, but {world.answered} were answered")
+    # ---- what may happen next
 
-    def _check(self, world: World) -> None:
-        """Whoever can be elected has all that was acknowledged, and all changes of tables that are on disks."""
-        known = world.acknowledged
-        for member, log, tables, _ in world.brokers:
-            if not self._machines.in_memory and world.group.has(member.broker_id, member.store):
-                self._has_what_was_answered(world, member.broker_id, tables)
-            if log[: len(known)] != known and world.group.has(member.broker_id, member.store):
-                raise Violation(f"{member.broker_id} is in the set with {log}, but {known} was acknowledged")
+    def alone(self, broker: Broker, group: Group, others: Sequence[int]) -> Iterator[Move]:
+        """What a broker may do at any moment, when etcd has this group."""
+        member = broker.member
+        if member.known is None or member.known.revision == OLD or member.proposed is not None:
+            yield self.does(broker, Read(group, PRESENT))
+        if member.state is State.PROMOTING:
+            yield self.does(broker, Noted())
+        if member.state is State.FOLLOWING:
+            yield self.does(broker, MasterLost())
+        if member.state is State.MASTER:
+            yield from self._leads(broker, others)
+
+    def _leads(self, broker: Broker, others: Sequence[int]) -> Iterator[Move]:
+        member = broker.member
+        if len(broker.log) < self._bounds.messages:
+            longer = broker._replace(log=(*broker.log, member.epoch))
+            yield self.does(longer, Stored(member.end + 1))
+        if len(broker.tables) < self._bounds.changes:
+            changed = broker._replace(tables=(*broker.tables, member.epoch))
+            yield self.does(changed, TablesChanged(changed.number))
+        for other in others:
+            yield self.does(broker, ReplicaLost(other))
+            if member.known is not None and member.known.group.master_epoch < self._bounds.epochs:
+                yield self.does(broker, HandOver(other))
+
+    def stands(self, broker: Broker) -> Move | None:
+        """What a broker does when its turn comes to be elected."""
+        known = broker.member.known
+        if known is None or known.group.master_epoch >= self._bounds.epochs:
+            return None
+        return self.does(broker, MasterSilent())
+
+    def may_stand(self, broker: Broker, brokers: Sequence[Broker]) -> bool:
+        """Whether it may be a broker's turn; one that was killed and has lost tables goes only when it is first.
+
+        First of all that are up, with any priorities: those that are as good as it do not come before it.
+        """
+        member = broker.member
+        if member.has_tables or not self._machines.in_memory or member.known is None:
+            return True
+        me = member.broker_id
+        candidates = [
+            Candidate(each.broker_id, each.store, each.epoch, each.end, int(each.broker_id != me), each.has_tables)
+            for each in (other.member for other in brokers)
+        ]
+        best = self._machines.first(member.known.group, candidates)
+        return best is not None and best.broker_id == me
+
+    def welcomed(self, broker: Broker, master: Broker) -> Welcoming | None:
+        """What follows when a broker shakes hands with the one that it believes to be the master."""
+        if not hears(broker, master):
+            return None
+        step = self._rules.step(master.member, Asked(broker.member.broker_id))
+        [answer] = [action.answer for action in step.actions if isinstance(action, Welcome)]
+        moves = [self.does(broker, answer)]
+        joined = moves[0].broker
+        if not self._bounds.changes and joined.member.state is State.FOLLOWING:
+            moves.append(self.does(joined, TablesCopied(answer.master_epoch, 1)))
+        return Welcoming(self.bare(master._replace(member=step.member)), tuple(moves))
+
+    def copies(self, broker: Broker, master: Broker) -> Iterator[Move]:
+        """What a broker that follows may hear of its master."""
+        member, its = broker.member, master.member
+        if member.state is not State.FOLLOWING or not hears(broker, master):
+            return
+        epoch, at = master.member.epoch, member.end
+        if self._bounds.changes and member.tables < master.number:
+            equal = broker._replace(tables=master.tables)
+            yield self.does(equal, TablesCopied(epoch, master.number))
+        if at < its.end and (member.tables or not self._bounds.changes):
+            part = lists.at(its.epochs, at)
+            longer = broker._replace(log=(*broker.log, master.log[at]))
+            yield self.does(longer, Copied(epoch, part, at + 1, its.confirmed))
+        yield self.does(broker, Copied(epoch, None, at, its.confirmed))
+
+    def told(self, broker: Broker, post: Post) -> Move:
+        """What a broker does when it hears a report."""
+        return self.does(broker, Reported(post.report))
+
+    def fails(self, broker: Broker, may_be_alone: bool) -> Iterator[Move]:
+        """What becomes of a broker by a fault of its machine."""
+        member = broker.member
+        if not (self._machines.in_memory and may_be_alone):
+            killed = Member(member.broker_id, member.store, member.end, member.epochs)
+            left = self._machines.tables_after_kill(broker.tables)
+            yield Move((member.broker_id, "is killed"), Broker(killed, broker.log, left))
+        store = self._machines.store_after_loss(member)
+        for end in sorted({max(member.end - 1, 0), 0}):
+            if end < member.end:
+                lost = Member(member.broker_id, store, end, lists.cut(member.epochs, end))
+                label = (member.broker_id, "loses its log from", end, "on")
+                yield Move(label, Broker(lost, broker.log[:end]))
 
 
 def first_world(brokers: int, *, in_set: int = 1) -> World:
@@ -411,44 +324,24 @@ def first_world(brokers: int, *, in_set: int = 1) -> World:
     return World(group, tuple(Broker(Member(broker, chr(97 + broker)), ()) for broker in range(brokers)))
 
 
-def _with(world: World, broker: Broker) -> World:
-    me = broker.member.broker_id
-    return world._replace(brokers=(*world.brokers[:me], broker, *world.brokers[me + 1 :]))
+def hears(broker: Broker, master: Broker) -> bool:
+    """Whether a broker waits for, or has, a connection to this one, and this one is the master in that epoch."""
+    member, its = broker.member, master.member
+    if member.state not in (State.JOINING, State.FOLLOWING) or its.state is not State.MASTER:
+        return False
+    assert member.known is not None and its.known is not None
+    return its.known.group.master_epoch == member.known.group.master_epoch
 
 
-def _may_be_alone(world: World, broker_id: int) -> bool:
-    """Whether a broker is alone in the set, or is as soon as a request that is under way comes to etcd."""
-    groups = [world.group, *(request.group for request in world.requests)]
-    return any(group.sync_state_set == {broker_id} for group in groups)
+def is_repeated(post: Post, report: Report) -> bool:
+    """Whether a report takes the place of one that is under way: of the same replica, in the same epoch."""
+    old = post.report
+    return (old.broker_id, old.store, old.epoch) == (report.broker_id, report.store, report.epoch)
 
 
-def _same_line(one: Report, other: Report) -> bool:
-    return (one.broker_id, one.store, one.epoch) == (other.broker_id, other.store, other.epoch)
-
-
-def _can_count(member: Member, report: Report) -> bool:
-    return member.state is State.MASTER and member.known is not None and member.known.group.master_epoch == report.epoch
-
-
-def _aged(world: World) -> World:
-    """The world when the key changes: what anybody knows of it is old."""
-    brokers = tuple(
-        broker._replace(member=replace(broker.member, known=broker.member.known._replace(revision=OLD)))
-        if broker.member.known is not None
-        else broker
-        for broker in world.brokers
-    )
-    requests = frozenset(request._replace(revision=OLD) for request in world.requests)
-    return world._replace(brokers=brokers, requests=requests)
-
-
-def _way(came: dict[int, tuple[int, Label]], number: int) -> list[str]:
-    way = []
-    while number:
-        number, label = came[number]
-        way.append(_told(label))
-    return way[::-1]
-
-
-def _told(label: Label) -> str:
-    return " ".join(str(part) for part in label)
+def aged(broker: Broker) -> Broker:
+    """A broker when the key changes: what it knows of it is old."""
+    known = broker.member.known
+    if known is None or known.revision == OLD:
+        return broker
+    return broker._replace(member=replace(broker.member, known=known._replace(revision=OLD)))
