@@ -19,7 +19,7 @@ from eruca.broker.failover.election import Candidate
 from eruca.broker.failover.epochs import Epoch
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Report
-from eruca.broker.failover.member import Event, Known, Member, Read, Rules, State, Step, Welcomed
+from eruca.broker.failover.member import Event, Known, Member, Propose, Read, Rules, State, Step, Welcomed
 from tests.support.programme import ENOUGH, LONG, WHY
 from tests.support.replica_search import Search, Violation
 from tests.support.replica_worlds import (
@@ -36,6 +36,7 @@ from tests.support.replica_worlds import (
 )
 
 pytestmark = ENOUGH
+LONG_ONLY = pytest.mark.skipif(not LONG, reason=WHY)
 
 
 class InMemory(Machines):
@@ -82,28 +83,51 @@ def test_two_brokers_lose_no_change_of_tables_that_was_answered(bounds: Bounds, 
         assert (epoch, 2, bounds.changes) in search.answered
 
 
-@pytest.mark.skipif(not LONG, reason=WHY)
+@LONG_ONLY
 @pytest.mark.parametrize("machines", [Machines(), InMemory()], ids=["on the disks", "in memory"])
 @pytest.mark.parametrize("bounds", [Bounds(1, 3, 1, 1), Bounds(0, 4, 1, 1), Bounds(0, 3, 1, 2)], ids=str)
 def test_two_brokers_lose_no_change_of_tables_in_more_worlds(bounds: Bounds, machines: Machines) -> None:
     searched(2, bounds, machines=machines)
 
 
-@pytest.mark.skipif(not LONG, reason=WHY)
+@LONG_ONLY
 @pytest.mark.parametrize("machines", [Machines(), InMemory()], ids=["on the disks", "in memory"])
 def test_three_brokers_lose_no_change_of_tables_in_the_nearest_worlds(machines: Machines) -> None:
     searched(3, Bounds(messages=0, epochs=4, faults=1, changes=1), most=500_000, machines=machines)
 
 
-@pytest.mark.skipif(not LONG, reason=WHY)
+@LONG_ONLY
 @pytest.mark.parametrize("bounds", [Bounds(3, 3, 1), Bounds(2, 4, 1), Bounds(2, 3, 2)], ids=str)
 def test_two_brokers_lose_nothing_in_more_worlds(bounds: Bounds) -> None:
     searched(2, bounds)
 
 
-@pytest.mark.skipif(not LONG, reason=WHY)
+@LONG_ONLY
 def test_three_brokers_lose_nothing_in_the_nearest_worlds() -> None:
     searched(3, Bounds(messages=2, epochs=4, faults=1), most=1_000_000)
+
+
+# ---- what the search leaves out
+
+
+@pytest.mark.parametrize(
+    ("brokers", "bounds", "machines"),
+    [
+        pytest.param(2, Bounds(1, 3, 1), Machines(), id="messages"),
+        pytest.param(2, Bounds(0, 3, 1, 1), Machines(), id="tables on the disks"),
+        pytest.param(2, Bounds(0, 3, 1, 1), InMemory(), id="tables in memory"),
+        pytest.param(3, Bounds(0, 2, 0), Machines(), id="3 brokers"),
+        pytest.param(3, Bounds(1, 2, 0), Machines(), id="3 brokers with a message", marks=LONG_ONLY),
+    ],
+)
+def test_the_worlds_looked_at_are_the_forms_of_all_worlds(brokers: int, bounds: Bounds, machines: Machines) -> None:
+    whole = Search(Rules(), bounds, machines=machines, reduces=False)
+    whole.run(first_world(brokers))
+    search = Search(Rules(), bounds, machines=machines)
+    search.run(first_world(brokers))
+    assert {search.form(world) for world in whole.worlds()} == set(search.worlds())
+    assert (whole.met, whole.answered) == (search.met, search.answered)
+    print(f"{brokers} brokers, {bounds}: {search.states:,} forms of {whole.states:,} states")
 
 
 # ---- planted faults
@@ -198,6 +222,31 @@ class ForgetsWhoWasKilled(InMemory):
         return super().first(group, [each._replace(has_tables=True) for each in candidates])
 
 
+class MajorityIsEnough(Rules):
+    """A message is acknowledged when most of the set have it."""
+
+    def counted(self, member: Member, known: Known) -> frozenset[int]:
+        members = super().counted(member, known)
+        ends = {replica.broker_id: replica.end for replica in member.replicas}
+        others = sorted(members - {member.broker_id}, key=lambda each: -ends.get(each, 0))
+        return frozenset((member.broker_id, *others[: len(members) // 2]))
+
+
+class AsksForMoreAtOnce(Rules):
+    """Another change of the set is asked for before it is known what became of the last one, which counts no more."""
+
+    def step(self, member: Member, event: Event) -> Step:
+        step = super().step(member, event)
+        after, known = step.member, step.member.known
+        if after.state is not State.MASTER or known is None or after.proposed is None:
+            return step
+        wanted = self.wanted(after, known)
+        its_own = after.proposed.master_broker_id == after.broker_id
+        if wanted is None or not its_own or wanted.sync_state_set == after.proposed.sync_state_set:
+            return step
+        return Step(replace(after, proposed=wanted), (*step.actions, Propose(wanted, known.revision)))
+
+
 def two(in_set: int) -> World:
     return first_world(2, in_set=in_set)
 
@@ -265,6 +314,16 @@ def test_a_planted_fault_is_found(rules: Rules, etcd: Etcd, machines: Machines, 
     search = Search(rules, bounds, etcd=etcd, machines=machines)
     with pytest.raises(Violation) as wrong:
         search.run(first)
+    print(f"{search.states:,} states\n{wrong.value}")
+
+
+@pytest.mark.parametrize("rules", [MajorityIsEnough(), AsksForMoreAtOnce()], ids=["a majority", "two changes at once"])
+def test_a_planted_fault_that_two_brokers_do_not_show_is_found_with_three(rules: Rules) -> None:
+    bounds = Bounds(1, 3, 0)
+    assert Search(rules, bounds).run(first_world(2))
+    search = Search(rules, bounds)
+    with pytest.raises(Violation) as wrong:
+        search.run(first_world(3))
     print(f"{search.states:,} states\n{wrong.value}")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Hashable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise, permutations
 from typing import Generic, NamedTuple, TypeVar
 
@@ -42,6 +42,8 @@ BROKERS = 6
 """Where the brokers begin."""
 NOTHING = 0
 """The number of no requests, posts or entries of a log."""
+NEAR = 1 << 18
+"""Of how many worlds the search remembers the forms: it comes to most of them several times within a short while."""
 
 
 class Violation(Exception):
@@ -71,6 +73,15 @@ class Welcome(NamedTuple):
     at: int
     epoch: int
     moves: tuple[Done, ...]
+
+
+class Facts(NamedTuple):
+    """What is asked of a broker again and again."""
+
+    leads: int
+    """The epoch in which it is the master; 0 of one that is not."""
+    awaited: tuple[int, int] | None
+    echo: Group | None
 
 
 Part = TypeVar("Part", bound=Hashable)
@@ -145,10 +156,8 @@ class Search:
         self._posted = cache(self._find_posted)
         self._closed = cache(self._find_closed)
         self._countable = cache(self._find_countable)
-        self._leads = cache(self._find_leads)
-        self._awaited = cache(self._find_awaited)
+        self._of = cache(self._find_out)
         self._may_lead = cache(self._find_may_lead)
-        self._echo = cache(self._find_echo)
         self._echoes = cache(self._find_echoes)
         self._settled = cache(self._find_settled)
         self._rank = cache(self._find_rank)
@@ -167,11 +176,16 @@ class Search:
         Raises:
             Violation: what must hold does not in one of them.
         """
-        packed = struct.Struct(f"<{BROKERS + len(first.brokers)}I")
-        pack, unpack, came, least, normal = packed.pack, packed.unpack, self._came, self._least, self._normal
         self._size = len(first.brokers)
-        begin = normal(self._numbered(first))
-        level = [pack(*least(begin))]
+        packed = struct.Struct(f"<{BROKERS + self._size}I")
+        came, unpack = self._came, packed.unpack
+
+        @lru_cache(NEAR)
+        def form(world: Numbered) -> bytes:
+            return packed.pack(*self._least(self._normal(world)))
+
+        begin = self._normal(self._numbered(first))
+        level = [form(begin)]
         came[level[0]] = b""
         met: set[Numbered] = set()
         while level and (most is None or len(came) < most):
@@ -181,12 +195,11 @@ class Search:
                 met.add((world[0], world[3], world[4]))
                 try:
                     for _, after in self._after(world):
-                        after = least(normal(after))
-                        other = pack(*after)
+                        other = form(after)
                         if other not in came:
                             came[other] = key
                             following.append(other)
-                            if self._lacking(after):
+                            if self._lacking(unpack(other)):
                                 raise Violation
                 except Violation:
                     raise Violation("\n".join(self._way(packed, begin, key))) from None
@@ -198,11 +211,11 @@ class Search:
             self.answered.add((epoch, size, len(self._logs.parts[answered])))
         return not level
 
-    def worlds(self) -> set[World]:
+    def worlds(self) -> Iterator[World]:
         """All that it has looked at."""
-        [size] = {len(key) for key in self._came}
-        packed = struct.Struct(f"<{size // 4}I")
-        return {self._world(packed.unpack(key)) for key in self._came}
+        packed = struct.Struct(f"<{BROKERS + self._size}I")
+        for key in self._came:
+            yield self._world(packed.unpack(key))
 
     def form(self, world: World) -> World:
         """The one that this search looks at in place of a world."""
@@ -268,7 +281,7 @@ class Search:
             stands = self._stands(broker)
             if stands is not None and (not in_memory or self._may_stand(broker, tuple(brokers))):
                 yield self._with(world, me, stands)
-            awaited = self._awaited(broker)
+            awaited = self._of(broker).awaited
             if awaited is not None:
                 master = brokers[awaited[0]]
                 welcome = self._welcomed(broker, master)
@@ -372,7 +385,7 @@ class Search:
         group, requests, posts, *_ = world
         brokers = world[BROKERS:]
         if posts and not self._old_reports_matter:
-            posts = self._countable(posts, tuple(self._leads(broker) for broker in brokers))
+            posts = self._countable(posts, tuple([self._of(broker).leads for broker in brokers]))
             world = (group, requests, posts, *world[3:])
         if not self._reduces:
             return world
@@ -381,7 +394,7 @@ class Search:
             leads = self._may_lead(brokers[master], epoch)
             settled = []
             for broker in brokers:
-                awaited, echo = self._awaited(broker), self._echo(broker)
+                _, awaited, echo = self._of(broker)
                 awaits = awaited is not None and self._may_lead(brokers[awaited[0]], awaited[1])
                 echoes = echo is not None and self._echoes(echo, group, requests)
                 settled.append(self._settled(broker, group, leads, awaits, echoes))
@@ -504,22 +517,17 @@ class Search:
     def _find_waiting(self, posts: int) -> tuple[tuple[int, Post], ...]:
         return tuple((post.to, post) for post in self._posts.parts[posts])
 
-    def _find_leads(self, broker: int) -> int:
-        """The epoch in which a broker is the master; 0 of one that is not."""
-        member = self._brokers.parts[broker].member
-        return member.known.group.master_epoch if member.state is State.MASTER and member.known is not None else 0
+    def _find_out(self, broker: int) -> Facts:
+        it = self._brokers.parts[broker]
+        member = it.member
+        leads = member.known.group.master_epoch if member.state is State.MASTER and member.known is not None else 0
+        return Facts(leads, forms.awaited(it), self._forms.echo(it))
 
     def _find_master(self, group: int) -> tuple[int, int]:
         return self._groups.parts[group].master_broker_id, self._groups.parts[group].master_epoch
 
-    def _find_awaited(self, broker: int) -> tuple[int, int] | None:
-        return forms.awaited(self._brokers.parts[broker])
-
     def _find_may_lead(self, broker: int, epoch: int) -> bool:
         return self._forms.may_lead(self._brokers.parts[broker], epoch)
-
-    def _find_echo(self, broker: int) -> Group | None:
-        return self._forms.echo(self._brokers.parts[broker])
 
     def _find_echoes(self, echo: Group, group: int, requests: int) -> bool:
         return echo == self._groups.parts[group] or any(
