@@ -280,6 +280,14 @@ def test_an_offset_that_is_promised_twice_is_found() -> None:
     assert any(fault.startswith("twice") for fault in witness.faults(FOUND))
 
 
+def test_an_end_that_was_told_and_given_to_a_later_message_is_found() -> None:
+    witness = told()
+    witness.tell(0, 3)
+    witness.tell(0, 2)
+    witness.promise(0, 2, b"0/1/0/", witness.ends[0])
+    assert [fault.split()[0] for fault in witness.at_once] == ["end:"]
+
+
 def test_what_is_seen_and_changes_is_found() -> None:
     witness = told()
     witness.see(0, 1, b"0/1/0/")

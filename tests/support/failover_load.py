@@ -4,7 +4,7 @@ Owns the load: each producer sends one message after the other to whoever takes 
 refusal; no message is sent twice. With ``looks`` one producer of each queue keeps to the master that it knows, as
 Apache's client does until it asks for the route again. Readers pull from all brokers, whatever their role. Every
 sentence of ``faults`` is a promise that was not kept: acknowledged and lost, or changed; promised twice at one offset;
-seen, and gone or changed; out of order.
+seen, and gone or changed; told as a queue's end, and given to a later message; out of order.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ PRODUCERS = 2
 """For each queue."""
 PATIENCE = 2.0
 """Seconds for an answer."""
+MAX_OFFSET = 30
 _SHOWN = 20
 
 
@@ -39,10 +40,14 @@ class Witness:
         self.seen: dict[tuple[int, int], bytes] = {}
         self.at_once: list[str] = []
         """What was wrong as soon as it was said or shown."""
+        self.ends: dict[int, int] = {}
+        """The highest end of each queue that a broker has told."""
         self._displaced: list[tuple[tuple[int, int], bytes]] = []
 
-    def promise(self, queue: int, offset: int, body: bytes) -> None:
-        """A broker acknowledged it."""
+    def promise(self, queue: int, offset: int, body: bytes, end: int = 0) -> None:
+        """A broker acknowledged it; ``end`` was told as the queue's before it was sent."""
+        if offset < end:
+            self.at_once.append(f"end: {end} was told as that of queue {queue} before {body[:40]!r}, at {offset}")
         former = self.history.told.get((queue, offset))
         if former is not None:
             self._displaced.append(((queue, offset), former.body))
@@ -54,6 +59,10 @@ class Witness:
         former = self.seen.setdefault((queue, offset), body)
         if former != body:
             self.at_once.append(f"changed: offset {offset} of queue {queue} was {former[:40]!r}, is {body[:40]!r}")
+
+    def tell(self, queue: int, end: int) -> None:
+        """A broker told where a queue ends."""
+        self.ends[queue] = max(end, self.ends.get(queue, 0))
 
     def faults(self, found: Found) -> list[str]:
         """What is wrong with what all brokers have in the end."""
@@ -159,7 +168,7 @@ class GroupLoad:
                 number = self._takes
             elif time.monotonic() >= look:
                 number, look = self._takes, look + self._looks
-            body = self._witness.history.next_body(queue, producer, 60)
+            body, end = self._witness.history.next_body(queue, producer, 60), self._witness.ends.get(queue, 0)
             offset = await self._took(peers, number, queue, body)
             if offset is None:
                 await asyncio.sleep(0.02)
@@ -170,7 +179,7 @@ class GroupLoad:
                 continue
             now = time.monotonic()
             self.pause, self._answered = max(self.pause, now - self._answered), now
-            self._witness.promise(queue, offset, body)
+            self._witness.promise(queue, offset, body, end)
             await asyncio.sleep(self._rest)
         await _hang_up(peers)
 
@@ -189,7 +198,7 @@ class GroupLoad:
         return peers[number]
 
     async def _read(self) -> None:
-        """Read what is new at any broker, and what was read long ago."""
+        """Read what is new at any broker, and what was read long ago, and ask where queues end."""
         peers: dict[int, Peer] = {}
         ends = dict.fromkeys(range(QUEUES), 0)
         while not self._over:
@@ -199,9 +208,12 @@ class GroupLoad:
                 peer = await self._peer(peers, number)
                 answer = await asyncio.wait_for(pull(peer, queue, offset, topic=self._topic), PATIENCE)
                 records = decode_records(answer.body, check=True) if answer.code == 0 else []
+                told = await peer.ask(MAX_OFFSET, {"topic": self._topic, "queueId": queue}, within=PATIENCE)
             except (OSError, EOFError, TimeoutError, ProtocolError):
                 await _hang_up(peers, number)
                 continue
+            if told.code == 0:
+                self._witness.tell(queue, int(told.fields["offset"]))
             for record in records:
                 self._witness.see(queue, record.queue_offset, record.body)
                 ends[queue] = max(ends[queue], record.queue_offset + 1)
