@@ -243,7 +243,24 @@ async def test_a_broker_that_was_started_shows_nothing_before_it_knows_what_the_
     group.etcd.return_again()
     await group.led({1, 2})
     await until(lambda: two.broker.confirmation is not None and not two.broker.confirmation.doubtful)
+    await until(lambda: two.app.member is not None and two.app.member.has_tables)
     assert {(await two.ask(code, fields)).code for code, fields in reads} == {0}
+
+
+async def test_a_broker_that_was_started_tells_no_offset_before_it_has_its_masters(group: Group) -> None:
+    """An empty one, too: a group without an offset begins where its members wish, perhaps at the end."""
+    one = await group.start(1)
+    await group.led({1})
+    assert await sent(one, 3) == [0] * 3
+    assert (await one.ask(COMMIT, COMMITTED)).code == 0
+    group.etcd.away = True
+    two = await group.start(2)
+    asked = {"topic": "T", "queueId": "0", "consumerGroup": "G"}
+    refused = await two.ask(14, asked)
+    assert refused.code == 14 and "offsets of its master" in str(refused.remark)
+    group.etcd.return_again()
+    await group.led({1, 2})
+    assert (await two.ask(14, asked)).fields["offset"] == "1"
 
 
 async def test_a_store_that_is_used_outside_its_group_has_left_it(group: Group, tmp_path: Path) -> None:

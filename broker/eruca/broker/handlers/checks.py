@@ -92,6 +92,17 @@ def readable(broker: Broker) -> None:
         )
 
 
+def knows_offsets(broker: Broker) -> None:
+    """Refuse the offset of a group as long as a broker that was started has none but those of its former life."""
+    readable(broker)
+    part = broker.group_part
+    if broker.role.elected and broker.role.is_slave and (part is None or not part.member.has_tables):
+        raise Refused(
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+            "this broker was started, and has not got the offsets of its master yet: ask another one, or try again",
+        )
+
+
 def leads_surely(broker: Broker) -> None:
     """Refuse where the group has another master, or may have elected one meanwhile, which would answer otherwise."""
     if broker.role.elected and broker.role.is_slave:

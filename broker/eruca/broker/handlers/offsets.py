@@ -9,6 +9,7 @@ from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import (
     all_confirmed,
     confirmed,
+    knows_offsets,
     leads_surely,
     legal_group,
     legal_topic,
@@ -45,7 +46,7 @@ async def query(broker: Broker, call: Call[QueryConsumerOffset]) -> Reply:
     Without a committed offset the answer is 0 if the queue's first message is still in memory; else it is code 22, and
     the consumer decides where to start.
     """
-    readable(broker)
+    knows_offsets(broker)
     ask = call.header
     offset = broker.offsets.query(ask.consumer_group, ask.topic, ask.queue_id)
     if offset < 0:
