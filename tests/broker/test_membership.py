@@ -555,6 +555,27 @@ async def test_a_master_whose_log_cannot_be_flushed_any_more_hands_over(group: G
 
 
 @pytest.mark.slow
+async def test_a_master_whose_disk_has_failed_stops_in_order_also_where_nobody_takes_over(group: Group) -> None:
+    one, _ = [await group.start(number, sync_flush=True) for number in (1, 2)]
+    await group.led({1, 2})
+    assert await sent(one, 3) == [0, 0, 0]
+    group.etcd.away = True
+    one.disk.unflushable = True
+    peer = await Peer().connect(one.app.address)
+    waiting = asyncio.create_task(peer.ask(SEND, message(), b"on no disk", within=20))
+    await until(lambda: one.broker.store.refusal is not None)
+    with capture_logs() as said:
+        await group.stop(1)
+    assert (await waiting).code == 14
+    await peer.close()
+    reasons = [line["reason"] for line in said if line["event"] == "stops_without_hand_over"]
+    assert len(reasons) == 1 and "cannot be brought to the disk" in reasons[0]
+    assert "the next start recovers it" in one.app.faults[-1]
+    one.disk.unflushable = False
+    group.etcd.return_again()
+
+
+@pytest.mark.slow
 async def test_a_master_that_stays_goes_on_behind_what_the_set_has_not_confirmed(group: Group) -> None:
     """Also those messages have places in their queues, which no other message may get."""
     one, two = [await group.start(number, sync_flush=True) for number in (1, 2)]

@@ -155,9 +155,18 @@ class GroupPart:
                 await self._name(target)
             finally:
                 if self.member.state is State.MASTER:
-                    self._desk.resume()
+                    self._resume()
                     self.driver.look()
             return await self._elected(group, target)
+
+    def _resume(self) -> None:
+        try:
+            self._desk.resume()
+        except OSError as fault:
+            raise HandOverRefused(
+                f"the mastership was not handed over, and this broker stores nothing more, as its log cannot be "
+                f"brought to the disk ({fault}): restart it"
+            ) from None
 
     async def recreate(self, epoch: int, set_epoch: int) -> Group:
         """Write the group again, which etcd has forgotten, with this broker as its master; the group then.
