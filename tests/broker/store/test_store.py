@@ -371,6 +371,25 @@ def test_dropping_topics(tmp_path: Path, store: Store) -> None:
     assert bodies(store, "A", 0) == [b"again"]
 
 
+def test_what_nobody_may_see_yet_of_a_topic_that_is_deleted_comes_into_no_queue(tmp_path: Path) -> None:
+    """A start would find units that nothing counts, and build all queues again."""
+    store = open_store(tmp_path)
+    put(store, "T", 0, b"seen")
+    store.drain()
+    store.show(store.figures().max_offset)
+    put(store, "T", 0, b"waits")
+    put(store, "Other", 0, b"waits, too")
+    assert store.drop_topic("T") == 1
+    put(store, "T", 0, b"new")
+    store.visible_limit = None
+    assert store.drain() == 3
+    assert bodies(store, "T", 0) == [b"new"] and bodies(store, "Other", 0) == [b"waits, too"]
+    assert store.close() is None
+    store = open_store(tmp_path)
+    assert store.recovery.notes == [] and bodies(store, "T", 0) == [b"new"]
+    store.close()
+
+
 def test_the_clock_of_a_store_is_the_systems() -> None:
     assert abs(now_ms() - __import__("time").time() * 1000) < 1000
 

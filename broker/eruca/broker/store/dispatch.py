@@ -51,6 +51,8 @@ class Dispatch:
         self._delay_levels = delay_levels
         self._unindexed: list[Request] = []
         """What waits for the index, which cannot be written at present (a full disk)."""
+        self._gone: set[ConsumeQueue] = set()
+        """Queues that were deleted while messages of theirs were pending."""
 
     def unit_code(self, topic: str, properties: bytes, store_time: int) -> int:
         """What a unit stores of a record: the hash code of its tag; of a delayed message the time it is due."""
@@ -83,11 +85,18 @@ class Dispatch:
         else:
             work = pending[:]
             pending.clear()
-        self._queue_up(work)
+        self._queue_up([request for request in work if request[0] not in self._gone] if self._gone else work)
         if self._index is not None:
             self._index_all(work, self._index)
         self.position = work[-1][1] + work[-1][2]
+        if not pending:
+            self._gone.clear()
         return len(work)
+
+    def forget(self, queue: ConsumeQueue) -> None:
+        """A queue was deleted: what is pending for it comes into no queue any more."""
+        if self.pending:
+            self._gone.add(queue)
 
     def count_on(self) -> None:
         """Let the next message of each queue follow the last one of the log, be that dispatched or not."""

@@ -309,6 +309,7 @@ class Housekeeping:
             synced += self._queues.units_before(queue, self.mark.synced)
             units -= self._queues.units_before(queue, position)
             self._queues.drop(queue)
+            self._dispatch.forget(queue)
         self._covered = (position, units)
         if queues:
             mark = self.mark
