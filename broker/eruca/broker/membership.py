@@ -82,7 +82,8 @@ class Membership:
     @property
     def fault(self) -> str | None:
         """Why this broker does not copy the master's log; None while it does."""
-        refusal = self._broker.store.replicator.refusal
+        store = self._broker.store
+        refusal = store.replicator.refusal if store.flush_fault is None else store.refusal
         return refusal if refusal is not None or self._links.master.connected else self._why_no_master()
 
     def _why_no_master(self) -> str:

@@ -486,12 +486,16 @@ class Driver:
         self._tries.failed(fault)
         self._links.leave()
         self.member = replace(self.member, state=State.JOINING)
-        await self._settle()
+        with suppress(OSError):  # the disk that failed may fail again: then nothing more is taken in either
+            self.member = replace(self.member, end=await self._office.settle())
 
     def _connect(self) -> None:
-        """Look for the master where etcd says that it is."""
+        """Look for the master where etcd says that it is.
+
+        A former master whose disk has failed may have more in its log than it knows: no epoch of others begins there.
+        """
         view, known = self.view, self.member.known
-        if view is None or known is None or self._tries.waiting:
+        if view is None or known is None or self._tries.waiting or self._office.disk_failed:
             return
         there = view.master_of(known.group)
         if there is not None:
@@ -505,9 +509,12 @@ class Driver:
         await self._settle()
 
     async def _settle(self) -> None:
-        """Know where the log ends. A disk that fails now takes nothing more in either, and nobody stands with it."""
-        with suppress(OSError):
+        """Know where the log ends. With a disk that has failed nobody stands, and nobody follows."""
+        try:
             self.member = replace(self.member, end=await self._office.settle())
+        except OSError:
+            if not self._office.disk_failed:
+                raise
 
     # ------------------------------------------------------------------ standing for election
 
