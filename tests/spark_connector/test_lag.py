@@ -51,6 +51,8 @@ def test_a_queue_of_two_sources_is_behind_by_the_slower_one() -> None:
 def test_prometheus_shows_the_lag_and_the_rates_of_running_queries() -> None:
     listener, registry = LagListener(), CollectorRegistry()
     QueryMetrics(listener, registry)
+    with pytest.raises(ValueError, match="Duplicated timeseries"):
+        QueryMetrics(LagListener(), registry)
     assert "copy" not in generate_latest(registry).decode()
 
     listener.onQueryProgress(progress(READ, THERE, arriving=float("nan")))

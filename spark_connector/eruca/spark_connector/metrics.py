@@ -6,11 +6,11 @@ fails. A figure is made of what a ``LagListener`` found last, at each scrape: so
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from eruca.spark_connector.errors import NotInstalled
-from eruca.spark_connector.lag import LagListener
+from eruca.spark_connector.lag import Lag, LagListener
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -24,7 +24,7 @@ class QueryMetrics:
         listener: one that ``spark.streams.addListener`` was given.
         registry: where the figures are; default: the global one, which ``start_http_server`` shows.
 
-    Raises NotInstalled when prometheus-client is not there.
+    Raises NotInstalled when prometheus-client is not there, ValueError when the registry has one already.
     """
 
     def __init__(self, listener: LagListener, registry: CollectorRegistry | None = None) -> None:
@@ -35,8 +35,15 @@ class QueryMetrics:
         self._listener = listener
         (prometheus_client.REGISTRY if registry is None else registry).register(self)
 
+    def describe(self) -> Iterator[Metric]:
+        """Called by the registry, which refuses a second one: no page may have a figure twice."""
+        yield from self._figures([])
+
     def collect(self) -> Iterator[Metric]:
         """Called at each scrape. The label query is the name of the query, or its id."""
+        yield from self._figures(list(self._listener.latest.values()))
+
+    def _figures(self, lags: Sequence[Lag]) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
         lag = GaugeMetricFamily(
@@ -53,7 +60,7 @@ class QueryMetrics:
         processed = GaugeMetricFamily(
             "rocketmq_spark_processed_rows_per_second", "rows of the last batch a second of its work", labels=("query",)
         )
-        for found in list(self._listener.latest.values()):
+        for found in lags:
             query = (found.query_name or found.query_id,)
             for queue, count in found.queues.items():
                 lag.add_metric((*query, queue.topic, queue.broker_name, str(queue.queue_id)), count)

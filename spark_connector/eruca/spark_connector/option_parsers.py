@@ -92,6 +92,7 @@ _IN_KAFKA: Final = {
     "topic": ("subscribe",),
     "topics": ("subscribe", "topic"),
     "topicpattern": ("subscribePattern",),
+    "subscribe": ("topic",),
     "value": ("body",),
     "key": ("keys",),
     "partition": ("queueId",),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
+from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.options import read_options
 
 
@@ -35,9 +36,7 @@ def register_view(
     again for a view with the messages that came since. Raises BadOption.
     """
     given = {
-        "nameServer": name_server,
-        "subscribe": topic,
-        **{option: _text(value) for option, value in options.items()},
+        name: _text(name, value) for name, value in {"nameServer": name_server, "subscribe": topic, **options}.items()
     }
     read_options(given, streaming=streaming)
     reader = (spark.readStream if streaming else spark.read).format("rocketmq").options(**given)
@@ -46,5 +45,10 @@ def register_view(
     return frame
 
 
-def _text(value: str | float | bool) -> str:
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str | int | float):
+        raise BadOption(
+            f"The option {name} is of type {type(value).__name__}: give a text, a number or a bool; several topics are "
+            'one text, "orders,payments", and offsets are JSON.'
+        )
     return str(value).lower() if isinstance(value, bool) else str(value)

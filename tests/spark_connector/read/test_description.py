@@ -37,6 +37,17 @@ def test_a_frame_says_what_it_will_read(spark: SparkSession, topic: Topic) -> No
     assert explain_read(read(spark, topic, startingOffsets="latest")) == (
         "reads nothing: no queue has a message in the range"
     )
+    frame = read(spark, topic, "keys string")
+    frame.createOrReplaceTempView("described")
+    chosen = spark.sql(
+        "SELECT id FROM range(3) WHERE id < (SELECT count(*) FROM described WHERE EXISTS (SELECT 1 FROM described))"
+    )
+    assert explain_read(chosen).splitlines() == [f"reads 6 offsets of 2 queues in 1 task: {whole}"] * 2
+    cached = frame.where("keys IS NOT NULL").cache()
+    try:
+        assert explain_read(cached.groupBy("keys").count()) == f"reads 6 offsets of 2 queues in 1 task: {whole}"
+    finally:
+        cached.unpersist()
     with pytest.raises(BadOption, match="A stream is planned batch by batch"):
         explain_read(read_stream(spark, topic))
 

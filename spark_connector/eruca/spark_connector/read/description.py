@@ -44,9 +44,10 @@ def describe(partitions: Sequence[OffsetPartition]) -> str:
 def explain_read(frame: DataFrame) -> str:
     """What a batch will read of RocketMQ: a line for each source in its plan, empty where there is none.
 
-    Spark plans the frame for it, so its queues end where they end now. Each line names the offsets of each queue, its
-    end excluded, the tasks, and the filter that brokers apply; Spark applies all others. Needs a session with a Java
-    process, which Spark Connect has not. Raises BadOption for a stream, whose batches are planned one after the other.
+    Spark plans the frame for it, so its queues end where they end now; of a cached frame, where they ended when it was
+    cached. Each line names the offsets of each queue, its end excluded, the tasks, and the filter that brokers apply;
+    Spark applies all others. Needs a session with a Java process, which Spark Connect has not. Raises BadOption for a
+    stream, whose batches are planned one after the other.
     """
     if is_remote(frame):
         raise BadOption("Spark Connect shows no plan of a source: its line is in the log of the server, at INFO.")
@@ -56,14 +57,34 @@ def explain_read(frame: DataFrame) -> str:
 
 
 def _scans(frame: DataFrame) -> Iterator[list[OffsetPartition]]:
-    java: Any = frame._jdf
-    leaves = java.queryExecution().sparkPlan().collectLeaves()
-    for leaf in map(leaves.apply, range(leaves.size())):
+    for leaf in _leaves_of(frame):
         if leaf.nodeName() == _SCAN:
             planned = leaf.inputPartitions()
             pickled = [bytes(planned.apply(place).pickedPartition()) for place in range(planned.size())]
             found = [pickle.loads(each) for each in pickled]  # nosec B301  # made by this source, for Spark's tasks
             yield [each for each in found if isinstance(each, OffsetPartition)]  # for none Spark makes one of its own
+
+
+def _leaves_of(frame: DataFrame) -> Iterator[Any]:
+    """The leaves of the plan, and of those of its subqueries, which Spark plans when they run."""
+    java: Any = frame._jdf
+    execution, state = java.queryExecution(), java.sparkSession().sessionState()
+    yield from _leaves(execution.sparkPlan())
+    subqueries = execution.optimizedPlan().subqueriesAll()
+    for each in map(subqueries.apply, range(subqueries.size())):
+        yield from _leaves(state.executePlan(each, getattr(state, "executePlan$default$2")()).sparkPlan())
+
+
+def _leaves(plan: Any) -> Iterator[Any]:
+    leaves = plan.collectLeaves()
+    for leaf in map(leaves.apply, range(leaves.size())):
+        kind = leaf.getClass().getSimpleName()
+        if kind == "InMemoryTableScanExec":
+            yield from _leaves(leaf.relation().cachedPlan())
+        elif kind == "AdaptiveSparkPlanExec":
+            yield from _leaves(leaf.inputPlan())
+        else:
+            yield leaf
 
 
 def _count(number: int, noun: str) -> str:
