@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from eruca.remoting.log_line import one_line
 from eruca.standalone.pipeline.charts import sparkline, svg
 from eruca.standalone.pipeline.png import png
 from eruca.standalone.pipeline.run import FOUND, Run, common, perform
@@ -143,15 +144,16 @@ def triage(run: Run, **options: Any) -> int | None:
     run.go_on = f"Run it again: {ledger} records the letters that this run may have sent, and the next run names them."
     done = perform(run, work, **options)
     shown = done.causes[:SHOWN]
-    spelled, day = spell_times([stamp for each in shown for stamp in (each.first, each.last)])
+    spelled, day = spell_times([stamp // 1000 * 1000 for each in shown for stamp in (each.first, each.last)])
     rows = []
     for each in shown:
         numbers = (each.count, each.waiting, each.reconsume_times)
-        rows.append((each.topic, each.cause, each.tags, *numbers, spelled[each.first], spelled[each.last]))
+        times = (spelled[stamp // 1000 * 1000] for stamp in (each.first, each.last))
+        rows.append((each.topic, each.cause, each.tags, *numbers, *times))
     if done.causes:
         run.table(("topic", "cause", "tag", "letters", "waiting", "retries", "first", "last"), rows, title=day)
         for each in shown:
-            run.say(f"for example {each.example} ({each.cause})")
+            run.say(f"for example {each.example} ({one_line(each.cause)})")
         totals: Counter[str] = Counter()
         for each in done.causes:
             totals[each.cause] += each.count

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import click
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
@@ -27,7 +28,7 @@ from eruca.spark_connector.causes import cause_of
 from eruca.spark_connector.errors import NotInstalled
 from eruca.spark_connector.runtime.installed import missing
 from eruca.standalone.pipeline.charts import bars, shortened
-from eruca.standalone.pipeline.signals import StopSignals
+from eruca.standalone.pipeline.signals import StopSignals, hush_py4j
 
 FAILED = 1
 FOUND = 3
@@ -35,6 +36,8 @@ STOPPED = 128
 """Plus the number of the signal."""
 LINE_EVERY = 5.0
 """Seconds between two lines of progress without a terminal."""
+NARROW = len("17:30:01.123")
+"""Columns of a table that are no wider stay whole."""
 WIDE = 200
 """Characters of a line without a terminal: a log has room for whole tables."""
 
@@ -73,13 +76,14 @@ class Run:
         self.say(bars(counts, columns=self.console.width))
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[str | int]], *, title: str | None = None) -> None:
-        """Print rows, in the width of the console. A long text goes on in the next line, a number does not."""
+        """Print rows, in the width of the console: what is longer than a time goes on in the next line."""
         printed = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+        most = self.console.width // 2
+        texts = [[f"{cell:,}" if isinstance(cell, int) else shortened(cell, most) for cell in row] for row in rows]
         for place, head in enumerate(heads):
-            printed.add_column(head, overflow="fold", no_wrap=all(isinstance(row[place], int) for row in rows))
-        for row in rows:
-            cells = (f"{cell:,}" if isinstance(cell, int) else shortened(cell, self.console.width // 2) for cell in row)
-            printed.add_row(*map(Text, cells))
+            printed.add_column(head, overflow="fold", no_wrap=all(cell_len(row[place]) <= NARROW for row in texts))
+        for row in texts:
+            printed.add_row(*map(Text, row))
         self.console.print(printed)
 
 
@@ -221,6 +225,8 @@ def session(run: Run) -> Iterator[Any]:
     """The Spark session of a command. A signal cancels its jobs."""
     from eruca.spark_connector.pipelines import open_session
 
+    if not run.verbose:
+        hush_py4j()
     opened = open_session(
         master=run.master,
         python=run.python,

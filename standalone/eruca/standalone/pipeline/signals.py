@@ -73,7 +73,7 @@ class StopSignals:
     def _take(self, number: int, frame: FrameType | None) -> None:
         self.number = number
         self.listen()
-        _hush_py4j()
+        hush_py4j()
         if self._event is not None:
             self._event.set()
             if self._begun:
@@ -118,8 +118,8 @@ def _nothing(record: logging.LogRecord) -> bool:
     return False
 
 
-def _hush_py4j() -> None:
-    """Silence py4j, which logs a traceback for each call that Spark's Java side no longer answers."""
+def hush_py4j() -> None:
+    """Silence py4j until ``StopSignals`` ends: it logs a traceback for each call that is interrupted or fails."""
     logging.getLogger().addFilter(_nothing)
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
 
