@@ -7,16 +7,15 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from types import FunctionType
 
 import pytest
 from rich.console import Console
 
-from eruca.spark_connector import SourceError, pipelines
+from eruca.spark_connector import SourceError
 from eruca.spark_connector.pipelines import Progress
-from eruca.standalone.pipeline.run import Run, end, perform
-from eruca.standalone.pipeline.signals import SIGNALS
+from eruca.standalone.pipeline.run import Run, end
+from eruca.standalone.pipeline.signals import SIGNALS, StopSignals, hush_py4j
 
 
 @pytest.fixture
@@ -147,21 +146,19 @@ def test_ctrl_c_that_spark_has_taken_ends_the_command_too(run: Run, capsys: pyte
     assert (end(work, run), capsys.readouterr().err) == (130, TOLD.replace("SIGTERM", "SIGINT"))
 
 
-@pytest.mark.parametrize("verbose", [False, True])
-def test_what_py4j_logs_of_a_call_that_is_interrupted_is_for_verbose_commands(
-    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, verbose: bool
+def test_what_py4j_logs_of_a_call_that_is_interrupted_is_not_shown_until_the_command_ends(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    @contextmanager
-    def start(**_: object) -> Iterator[None]:
+    def log() -> None:
         logging.getLogger().error("Exception while sending command.")
         logging.getLogger("py4j.clientserver").error("There was an exception while executing the Python Proxy")
-        raise KeyboardInterrupt  # by Spark's own handler, which it installs while a session starts
-        yield
 
-    monkeypatch.setattr(pipelines, "open_session", start)
-    run.verbose = verbose
-    assert end(lambda: perform(run, lambda: None), run) == 130
-    assert len(caplog.records) == (2 if verbose else 0)
+    with StopSignals():
+        hush_py4j()
+        log()
+        assert caplog.records == []
+    log()
+    assert len(caplog.records) == 2
 
 
 def test_what_goes_on_until_it_is_stopped_ends_as_it_should(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,7 +50,7 @@ def bars(counts: Mapping[str, int], *, columns: int = 80, width: int = 40, most:
 
 
 def shortened(text: str, most: int) -> str:
-    """A text in one line of at most so many columns, without its middle: names that are alike differ at the end."""
+    """A text in one line of ``most`` columns or fewer, without its middle: names that are alike differ at the end."""
     name = one_line(text)
     if cell_len(name) <= most:
         return name
