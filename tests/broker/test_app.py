@@ -67,6 +67,18 @@ async def test_a_broker_that_started_is_known_with_its_system_topics(registered:
         assert (queue.read_queue_nums, queue.write_queue_nums, queue.perm) == (queues, queues, perm), topic
 
 
+@pytest.mark.parametrize("absent", [True, False])
+async def test_a_broker_without_the_native_step_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, absent: bool
+) -> None:
+    monkeypatch.setattr(native, "absent", absent)
+    with capture_logs() as said:
+        async with Desk(tmp_path):
+            pass
+    told = [line["advice"] for line in said if line["event"] == "native_step_absent"]
+    assert len(told) == absent and all("with a C compiler" in advice for advice in told)
+
+
 async def test_a_topic_that_came_by_sending_is_known_soon(registered: Desk, names: Names) -> None:
     assert (await registered.ask(SEND_V2, message("New"), b"x")).code == 0
     route = await names.route("New")  # the broker's one-way request left before its answer to the send

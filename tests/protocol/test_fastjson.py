@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from eruca.protocol import fastjson
 from eruca.protocol.errors import ProtocolError
-from eruca.protocol.fastjson import Style, parser
+from eruca.protocol.fastjson import Style, parser, plain
 from eruca.protocol.queues import Int32, MessageQueue
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastjson"
@@ -215,7 +215,7 @@ def test_text_that_is_not_utf8_or_too_long_is_refused() -> None:
     with pytest.raises(ProtocolError, match="not UTF-8"):
         fastjson.loads(b'{"a":"\xff"}')
     with pytest.raises(ProtocolError, match="longer than"):
-        fastjson.loads(b" " * (parser.MAX_SIZE + 1))
+        fastjson.loads(b" " * (plain.MAX_SIZE + 1))
 
 
 def test_half_a_surrogate_pair_reads_as_a_replacement() -> None:

@@ -90,6 +90,11 @@ METRICS_PORT = 5557
 """Where the pages of health and metrics are unless metricsPort says otherwise; RocketMQ 5's metricsPromExporterPort."""
 STOP_GRACE = 3.0
 """Seconds that a stop waits for requests in progress."""
+NO_NATIVE_STEP = (
+    "a message costs several times the CPU: take the wheel of this platform, or install again with a C compiler and "
+    "Python's headers"
+)
+"""What a broker says that has no native step: pip shows nothing of how a build went."""
 
 CANNOT_START = (
     PortTaken,
@@ -317,6 +322,8 @@ class BrokerApp:
             end_offset=report.end_offset,
             native_step=native.on,
         )
+        if native.absent:
+            log.info("native_step_absent", advice=NO_NATIVE_STEP)
         for note in report.notes:
             start_log.warning("store_recovery", note=note)
         for damage in report.damages:

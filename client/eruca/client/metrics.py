@@ -1,8 +1,8 @@
 """Figures of producers and consumers for Prometheus.
 
 Owns the names of the figures, and that each exists once in a registry however many clients count into it. Needs
-``pip install "eruca-client[prometheus]"``; without it only making a ``Prometheus`` fails. What is not known, such as the
-lag of a queue whose broker is away, is NaN and never 0.
+``pip install "eruca-client[prometheus]"``; without it only making a ``Prometheus`` fails. What is not known is NaN and
+never 0, such as the lag of a queue whose broker is away.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Mapping
+from itertools import accumulate, repeat
 from operator import mul
 from typing import Final
 
@@ -74,7 +75,7 @@ def decode_properties(data: bytes) -> dict[str, str]:
 
 _UTF_16: Final = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 _CHUNK: Final = 256
-_POWERS: Final = tuple(pow(31, power, 1 << 32) for power in range(2 * _CHUNK + 1))
+_POWERS: Final = tuple(accumulate(repeat(31, 2 * _CHUNK), lambda power, base: power * base & 0xFFFFFFFF, initial=1))
 
 
 def java_hash(text: str, before: int = 0) -> int:

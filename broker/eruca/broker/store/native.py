@@ -14,15 +14,16 @@ from eruca.broker.store.layout import LAYOUTS
 try:
     from eruca.broker.store import _native
 except ImportError:
-    compiled = False
+    compiled, absent = False, True
 else:
+    absent = False
     sends = _native.sends
     compiled = not os.environ.get("ERUCA_PURE")
     if _native.LAYOUTS != LAYOUTS:
         raise ImportError("the native step was compiled from other sources: run hatch_build.py again")
 
 on = compiled
-"""Whether the functions in C are used."""
+"""Whether the functions in C are used. ``absent``: they cannot be, as nothing was compiled at the installation."""
 
 batch = pure.batch
 commits = pure.commits

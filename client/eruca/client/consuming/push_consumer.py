@@ -9,25 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Self, Unpack, overload
+from typing import TYPE_CHECKING, Self, Unpack, overload
 
 from eruca.client.admin_calls import Client
 from eruca.client.assign import Strategy, averagely
 from eruca.client.checks import check_least, check_seconds
 from eruca.client.config import ClientSettings, StartFrom, check_group, check_positive
-from eruca.client.consuming.arguments import (
-    BatchListener,
-    ConcurrentKeywords,
-    EitherKeywords,
-    KeyedBatchListener,
-    KeyedKeywords,
-    KeyedMessageListener,
-    MessageListener,
-    OrderlyBatchListener,
-    OrderlyKeywords,
-    OrderlyMessageListener,
-    PlainListener,
-)
 from eruca.client.consuming.listener_options import SUSPEND_TIME, ListenerOptions
 from eruca.client.consuming.member_options import MemberOptions
 from eruca.client.consuming.message_stream import Messages
@@ -45,6 +32,21 @@ from eruca.client.network.session import Session
 from eruca.client.outcomes import Backoff, Listener
 from eruca.protocol.queues import MessageQueue
 from eruca.protocol.subscription import ALL, TAG
+
+if TYPE_CHECKING:
+    from eruca.client.consuming.arguments import (
+        BatchListener,
+        ConcurrentKeywords,
+        EitherKeywords,
+        KeyedBatchListener,
+        KeyedKeywords,
+        KeyedMessageListener,
+        MessageListener,
+        OrderlyBatchListener,
+        OrderlyKeywords,
+        OrderlyMessageListener,
+        PlainListener,
+    )
 
 
 @known_options

@@ -12,8 +12,8 @@ writes it).  Must not know any particular body, files or sockets.
 Invariant: for any bytes, reading either returns a value or raises ``ProtocolError``.
 """
 
-from eruca.protocol.fastjson.parser import loads
 from eruca.protocol.fastjson.pieces import pieces
+from eruca.protocol.fastjson.plain import loads
 from eruca.protocol.fastjson.shape import fit, reader
 from eruca.protocol.fastjson.writer import Style, double_text, dumps
 

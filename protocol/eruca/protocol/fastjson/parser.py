@@ -1,8 +1,9 @@
-"""Reads text of fastjson's dialect into plain Python values.
+"""Parses text of fastjson's dialect into plain Python values.
 
 Owns the grammar fastjson's readers accept beyond JSON: bare integer keys, bare object
 keys, unquoted names, single quotes, comments, stray commas, number suffixes, ``NaN`` and
-``$ref``.  Must not know what the values mean.
+``$ref``.  Must not know what the values mean.  ``plain`` loads it with the first text that
+is no standard JSON.
 
 Invariant: every map key in the result is text.  A bare integer key becomes its digits, a
 bare object key becomes its JSON text; those are also the quoted forms Java accepts for
@@ -17,13 +18,9 @@ import msgspec
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.fastjson.references import Reference, resolve
 
-MAX_SIZE = 16 * 1024 * 1024
-"""The longest accepted text, in bytes: the largest remoting frame."""
-
 MAX_DEPTH = 96
 """The deepest nesting of objects and lists."""
 
-_DECODER = msgspec.json.Decoder()
 _KEY_ENCODER = msgspec.json.Encoder(order="deterministic")
 
 _BLANK = re.compile(r"(?:[\s\ufeff]++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
@@ -39,41 +36,15 @@ _SIMPLE_ESCAPES = {
     '"': '"', "'": "'", "/": "/", "\\": "\\",
 }  # fmt: skip
 _WORDS = {"true": True, "false": False, "null": None, "NaN": None, "undefined": None}
-_BARE_INTEGER_KEYS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|([{,]\s*+)(-?\d++)(?=\s*+:)', re.S)
 _MAX_DIGITS = 400
 
 
-def loads(data: bytes | bytearray | memoryview | str) -> Any:
-    """Read one text of fastjson's dialect.
+def parse(text: str) -> Any:
+    """Read one text of the dialect.
 
-    Standard JSON takes a fast path.  Null, ``NaN`` and ``undefined`` read as None; a
-    ``$ref`` to an earlier value reads as that value, one to an enclosing object as None.
-
-    Raises ProtocolError for anything that is not one complete text, is longer than
-    MAX_SIZE bytes or, outside standard JSON, nested deeper than MAX_DEPTH.
+    Raises ProtocolError for anything that is not one complete text, or is nested deeper than MAX_DEPTH.
     """
-    raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
-    if len(raw) > MAX_SIZE:
-        raise ProtocolError(f"JSON text of {len(raw)} bytes is longer than {MAX_SIZE}")
-    if b'"$ref"' not in raw:
-        try:
-            return _DECODER.decode(raw)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
-            pass
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ProtocolError(f"JSON text is not UTF-8: {error.reason}") from None
     return _Parser(text).read()
-
-
-def quote_integer_keys(raw: bytes) -> bytes:
-    """Put quotes around the bare integer keys of a text, outside of its strings.
-
-    Turns fastjson's text of a map with integer keys into standard JSON.  A text that uses
-    more of the dialect stays nonstandard.
-    """
-    return _BARE_INTEGER_KEYS.sub(lambda found: b'%b"%b"' % found.groups() if found[2] is not None else found[0], raw)
 
 
 class _Parser:

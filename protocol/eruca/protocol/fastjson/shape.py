@@ -18,7 +18,7 @@ import msgspec
 from msgspec import inspect
 
 from eruca.protocol.errors import LongDialect, ProtocolError
-from eruca.protocol.fastjson.parser import MAX_SIZE, loads, quote_integer_keys
+from eruca.protocol.fastjson.plain import MAX_SIZE, loads, quote_integer_keys
 from eruca.protocol.fastjson.writer import double_text
 
 T = TypeVar("T")
