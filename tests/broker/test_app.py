@@ -12,7 +12,7 @@ import string
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -65,18 +65,6 @@ async def test_a_broker_that_started_is_known_with_its_system_topics(registered:
         assert route is not None
         (queue,) = route.queue_datas
         assert (queue.read_queue_nums, queue.write_queue_nums, queue.perm) == (queues, queues, perm), topic
-
-
-@pytest.mark.parametrize("absent", [True, False])
-async def test_a_broker_without_the_native_step_says_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, absent: bool
-) -> None:
-    monkeypatch.setattr(native, "absent", absent)
-    with capture_logs() as said:
-        async with Desk(tmp_path):
-            pass
-    told = [line["advice"] for line in said if line["event"] == "native_step_absent"]
-    assert len(told) == absent and all("with a C compiler" in advice for advice in told)
 
 
 async def test_a_topic_that_came_by_sending_is_known_soon(registered: Desk, names: Names) -> None:
@@ -352,9 +340,9 @@ def command(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     roots = Path(__file__).parents[2]
     path = os.pathsep.join(str(roots / name) for name in ("protocol", "remoting", "broker"))
 
-    def run(*arguments: str) -> subprocess.Popen[str]:
+    def run(*arguments: str, program: Sequence[str] = ("-m", "eruca.broker")) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "eruca.broker", *arguments],
+            [sys.executable, *program, *arguments],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": path},
             stdout=subprocess.PIPE,
@@ -379,6 +367,21 @@ def test_the_command_starts_tells_and_stops(command: Callable[..., subprocess.Po
     assert "noSuchKey" in errors
     assert f"native_step={native.on}" in errors
     assert not (tmp_path / "store" / "abort").exists()
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("absent", [True, False])
+def test_a_broker_for_which_no_native_step_was_compiled_says_how_to_get_it(
+    command: Callable[..., subprocess.Popen[str]], absent: bool
+) -> None:
+    hide = "import sys; sys.modules['eruca.broker.store._native'] = None; " if absent else ""
+    process = command("-c", "broker.conf", program=("-c", f"{hide}from eruca.broker.app import main; main()"))
+    assert process.stdout is not None
+    assert "boot success" in process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=20)
+    assert ("native_step_absent" in errors) is (absent or native.absent)
+    assert ("install again with a C compiler" in errors) is (absent or native.absent)
 
 
 @pytest.mark.processes
