@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import builtins
 import os
 import re
 import textwrap
@@ -110,6 +112,50 @@ async def names() -> AsyncIterator[dict[str, Any]]:
             "in_a_forked_child": in_a_forked_child,
             "in_a_coroutine_of_its_loop": in_a_coroutine_of_its_loop,
         }
+
+
+SENTENCES = {"UsageError", "BadName", "BadMessage", "BadConfig", "StateError", "ForkedClient"}
+"""The errors whose sentences the page has."""
+
+
+def sentences() -> Iterator[tuple[str, list[str]]]:
+    """Each place of the client that makes one of these errors, and the words of its sentence that stand in the code."""
+    for module in sorted(Path(eruca.client.__path__[0]).rglob("*.py")):
+        for node in ast.walk(ast.parse(module.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in SENTENCES
+                and node.args
+            ):
+                text = node.args[0]
+                pieces = text.values if isinstance(text, ast.JoinedStr) else [text]
+                words = [str(each.value).strip() for each in pieces if isinstance(each, ast.Constant)]
+                yield f"{module.name}:{node.lineno}", [each for each in words if len(each) > 7]
+
+
+def test_the_page_has_each_sentence_about_wrong_use() -> None:
+    page = PAGE.read_text().replace("\\|", "|")
+
+    found = [(place, [each for each in words if each not in page]) for place, words in sentences()]
+
+    assert len(found) > 200
+    assert [(place, missing) for place, missing in found if missing] == []
+
+
+def test_the_page_says_what_each_name_stands_for() -> None:
+    told = set(
+        re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", PAGE.read_text().partition("## Names in the calls")[2])))
+    )
+    told |= {*dir(builtins), *eruca.client.__all__}
+
+    trees = [ast.parse(f"async def call():\n {row.call}") for row in rows()]
+    nodes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    made = {node.id for node in nodes if isinstance(node.ctx, ast.Store)} | {
+        node.arg for tree in trees for node in ast.walk(tree) if isinstance(node, ast.arg)
+    }
+
+    assert {node.id for node in nodes} - told - made == set()
 
 
 async def _acked() -> ReceivedMessage:
