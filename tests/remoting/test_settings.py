@@ -1,5 +1,6 @@
 """A daemon's configuration: keys from fields, values from texts, and what may change later."""
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -281,6 +282,18 @@ def test_an_unknown_flag_stops_with_status_2(capsys: pytest.CaptureFixture[str])
 
     assert stopped.value.code == 2
     assert "mqbroker: error: unrecognized arguments: --nameserver" in capsys.readouterr().err
+
+
+def test_help_says_how_it_runs_and_each_exit_code_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        command_line(BrokerConfig, "mqbroker", ["--help"])
+
+    told = " ".join(capsys.readouterr().out.split())
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    codes = page.partition("| exit code | |\n|---|---|\n")[2].partition("\n\n")[0]
+    assert stopped.value.code == 0
+    assert "Runs until SIGTERM or Ctrl-C" in told
+    assert sorted(re.findall(r"\b(\d+): ", told)) == sorted(re.findall(r"(?m)^\| (\d+) \|", codes))
 
 
 def test_a_class_without_nameservers_has_no_n_flag() -> None:

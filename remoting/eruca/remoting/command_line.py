@@ -28,6 +28,15 @@ __all__ = ["command_line", "configured"]
 
 C = TypeVar("C")
 
+DESCRIPTION = (
+    "Runs until SIGTERM or Ctrl-C and logs to standard error. The first place of a setting counts: this command line, a "
+    "variable ERUCA_<FIELD>, the file, RocketMQ's own variable, the default."
+)
+STATUSES = (
+    "Exit codes: 0: stopped in order. 1: it could not start, or not save everything at the stop; the last line says why. "
+    "2: a wrong flag. 70: an error in the daemon. 78: a configuration that cannot be taken."
+)
+
 
 def configured(
     kind: type[C],
@@ -108,7 +117,7 @@ def _print(stream: TextIO | None, text: str) -> None:
 
 
 def _parser(program: str, with_nameservers: bool) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=program, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog=program, description=DESCRIPTION, epilog=STATUSES, allow_abbrev=False)
     add = parser.add_argument
     add("-c", "--configFile", dest="file", metavar="FILE", help="read this properties file")
     if with_nameservers:
