@@ -29,12 +29,12 @@ __all__ = ["command_line", "configured"]
 C = TypeVar("C")
 
 DESCRIPTION = (
-    "Runs until SIGTERM or Ctrl-C and logs to standard error. The first place of a setting counts: this command line, a "
-    "variable ERUCA_<FIELD>, the file, RocketMQ's own variable, the default."
+    "Runs until SIGTERM or Ctrl-C and logs to standard error. The first place of a setting counts: this command line, "
+    "a variable ERUCA_<FIELD>, the file, RocketMQ's own variable, the default."
 )
 STATUSES = (
-    "Exit codes: 0: stopped in order. 1: it could not start, or not save everything at the stop; the last line says why. "
-    "2: a wrong flag. 70: an error in the daemon. 78: a configuration that cannot be taken."
+    "Exit codes: 0: stopped in order. 1: it could not start, or not save everything at the stop; the last line says "
+    "why. 2: a wrong flag. 70: an error in the daemon. 78: a configuration that cannot be taken."
 )
 
 
