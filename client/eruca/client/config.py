@@ -14,7 +14,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from os import PathLike
-from pathlib import Path
 from types import UnionType
 from typing import Any, Literal
 
@@ -220,7 +219,8 @@ class ClientSettings:
         import tomllib  # most programs have none
 
         try:
-            found: Any = tomllib.loads(Path(path).read_text())
+            with open(os.fspath(path), "rb") as file:
+                found: Any = tomllib.load(file)
         except (OSError, ValueError) as error:
             raise BadConfig(f'the settings in "{path}" cannot be read: {error}') from None
         for name in table.split("."):

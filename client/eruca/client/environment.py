@@ -11,7 +11,6 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
-from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
@@ -149,7 +148,8 @@ def told_by_variable(
 
 def _content(variable: str, path: str) -> str:
     try:
-        return Path(path).read_text().strip()
+        with open(path) as file:
+            return file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise BadConfig(f'{variable}: the file "{path}" cannot be read: {error}') from None
 

@@ -12,7 +12,6 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from eruca.protocol.errors import ProtocolError
@@ -133,7 +132,8 @@ class KeyPair(NamedTuple):
 def expiry(certificate: str | PathLike[str]) -> int | None:
     """When the first certificate in a file expires, in seconds since 1970; None if the file has none."""
     try:
-        text = Path(certificate).read_text("ascii", "replace")
+        with open(certificate, encoding="ascii", errors="replace") as file:
+            text = file.read()
         start = text.index(_BEGIN)
         block = text[start : text.index(_END, start)] + _END
         return validity(ssl.PEM_cert_to_DER_cert(block)).end
@@ -205,9 +205,9 @@ class TlsFiles:
         replaced, self._seen, self.fault = seen != self._seen, seen, None
         return ["new connections use the replaced certificates"] if replaced else []
 
-    def paths(self) -> list[Path]:
+    def paths(self) -> list[str | PathLike[str]]:
         """The files."""
-        return [Path(file) for file in self._tls.files if file is not None]
+        return [file for file in self._tls.files if file is not None]
 
     def _load(self) -> ssl.SSLContext:
         context = self._tls.context()

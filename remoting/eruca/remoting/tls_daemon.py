@@ -11,6 +11,7 @@ import asyncio
 import dataclasses
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from eruca.remoting.clock import now_ms
@@ -93,7 +94,7 @@ class DaemonTls:
         """Have the files read again when they were replaced."""
         for name, files in self._files.items():
             if files is not None:
-                reloads.add(f"certificates of the {name}", files.read, files=files.paths)
+                reloads.add(f"certificates of the {name}", files.read, files=partial(_paths, files))
 
     # ------------------------------------------------------------------ expiry
 
@@ -128,3 +129,7 @@ class DaemonTls:
 
 
 _RENEW = "replace its files: they are read again without a restart"
+
+
+def _paths(files: TlsFiles) -> list[Path]:
+    return [Path(file) for file in files.paths()]

@@ -25,8 +25,8 @@ from eruca.client import (
     PushConsumer,
     ReceivedMessage,
 )
-from eruca.client.consuming import offset_store
-from eruca.client.consuming.offset_store import LocalFileOffsetStore
+from eruca.client.consuming import local_offsets
+from eruca.client.consuming.local_offsets import LocalFileOffsetStore
 from eruca.client.consuming.push_consumer import engine_of
 from eruca.client.errors import BadConfig, CallTimeout, ClientError, StateError
 from eruca.client.lifecycle import Startable
@@ -231,7 +231,7 @@ class Disk:
         self.full = False
         self.free = threading.Event()
         self.free.set()
-        monkeypatch.setattr(offset_store, "replace_file", self.replace)
+        monkeypatch.setattr(local_offsets, "replace_file", self.replace)
 
     def replace(self, path: Path, content: bytes) -> None:
         self.writes += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from os import PathLike
 from typing import Any, NoReturn
 
 from eruca.client.app.dependencies import Overrides, Provider, node_of
@@ -79,7 +79,7 @@ class Group:
         hooks: Sequence[Hook] = (),
         middleware: Sequence[Middleware] = (),
         events: Mapping[str, Any] | None = None,
-        offset_folder: str | Path | None = None,
+        offset_folder: str | PathLike[str] | None = None,
     ) -> PushConsumer:
         """A new consumer of the group; if it broadcasts, ``offset_folder`` is in place of its own.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
-from pathlib import Path
+from os import PathLike
 from typing import Literal, Required, TypedDict
 
 from eruca.client.assign import Strategy
@@ -57,7 +57,7 @@ class MemberKeywords(TypedDict, total=False):
     max_reconsume_times: int | None
     retry: Backoff | None
     broadcast: bool
-    offset_folder: str | Path | None
+    offset_folder: str | PathLike[str] | None
     offset_interval: float
     rebalance_interval: float
     on_assigned: QueuesListener | None

@@ -6,7 +6,7 @@ know queues or routes.
 
 from __future__ import annotations
 
-from pathlib import Path
+from os import PathLike
 
 import msgspec
 
@@ -14,7 +14,7 @@ from eruca.client import callbacks
 from eruca.client.assign import Strategy, averagely, everything
 from eruca.client.checks import check_sharing
 from eruca.client.config import StartFrom, check_positive, check_start
-from eruca.client.consuming.offset_store import LocalFileOffsetStore, OffsetStore, RemoteBrokerOffsetStore
+from eruca.client.consuming.offset_store import OffsetStore, RemoteBrokerOffsetStore
 from eruca.client.consuming.rebalance_listener import QueuesListener
 from eruca.client.network.events import EventListeners
 from eruca.client.network.session import Session
@@ -29,7 +29,7 @@ class MemberOptions(msgspec.Struct, frozen=True, kw_only=True):
     start_from: StartFrom = "last"
     strategy: Strategy = averagely
     broadcast: bool = False
-    offset_folder: str | Path | None = None
+    offset_folder: str | PathLike[str] | None = None
     rebalance_interval: float = 20.0
     store_start: bool = False
     on_assigned: QueuesListener | None = None
@@ -52,5 +52,7 @@ class MemberOptions(msgspec.Struct, frozen=True, kw_only=True):
     def offset_store(self, session: Session, group: str) -> OffsetStore:
         """The store of the group's offsets."""
         if self.broadcast:
+            from eruca.client.consuming.local_offsets import LocalFileOffsetStore  # few consumers need it
+
             return LocalFileOffsetStore(self.offset_folder, session, group)
         return RemoteBrokerOffsetStore(session, group)

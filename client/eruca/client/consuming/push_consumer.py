@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
-from pathlib import Path
+from os import PathLike
 from typing import TYPE_CHECKING, Self, Unpack, overload
 
 from eruca.client.admin_calls import Client
@@ -201,7 +201,7 @@ class PushConsumer(Client):
         suspend_time: float = SUSPEND_TIME,
         auto_commit: bool = True,
         broadcast: bool = False,
-        offset_folder: str | Path | None = None,
+        offset_folder: str | PathLike[str] | None = None,
         offset_interval: float = 5.0,
         rebalance_interval: float = 20.0,
         on_assigned: QueuesListener | None = None,

@@ -12,7 +12,7 @@ import contextlib
 from collections import ChainMap
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from functools import partial
-from pathlib import Path
+from os import PathLike
 from typing import Literal, Self
 
 from eruca.client import callbacks
@@ -133,7 +133,7 @@ class LitePullConsumer(Client):
         pull_time_delay_when_exception: float = 1.0,
         topic_metadata_check_interval: float = 30.0,
         broadcast: bool = False,
-        offset_folder: str | Path | None = None,
+        offset_folder: str | PathLike[str] | None = None,
         rebalance_interval: float = 20.0,
         on_assigned: QueuesListener | None = None,
         on_revoked: QueuesListener | None = None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Sequence
 from functools import cached_property
-from pathlib import Path
+from os import PathLike
 from typing import Protocol
 
 from eruca.client import callbacks, checks
@@ -143,7 +143,7 @@ class PullConsumer(Client):
         strategy: Strategy = averagely,
         rebalance_interval: float = 20.0,
         broadcast: bool = False,
-        offset_folder: str | Path | None = None,
+        offset_folder: str | PathLike[str] | None = None,
         on_disconnected: DisconnectedListener | None = None,
         on_reconnected: ReconnectedListener | None = None,
         on_error: ErrorListener | None = None,

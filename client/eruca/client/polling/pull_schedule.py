@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from pathlib import Path
+from os import PathLike
 from typing import Generic, Self, TypeVar
 
 from eruca.client import callbacks
@@ -141,7 +141,7 @@ class PullScheduleService(Client):
         nameserver: str | Sequence[str] | None = None,
         strategy: Strategy = averagely,
         broadcast: bool = False,
-        offset_folder: str | Path | None = None,
+        offset_folder: str | PathLike[str] | None = None,
         pull_thread_nums: int = 20,
         pull_time_delay_when_exception: float = 1.0,
         rebalance_interval: float = 20.0,
