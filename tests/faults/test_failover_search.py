@@ -92,7 +92,7 @@ def test_two_brokers_lose_no_change_of_tables_in_more_worlds(bounds: Bounds, mac
 
 @LONG_ONLY
 @pytest.mark.parametrize("machines", [Machines(), InMemory()], ids=["on the disks", "in memory"])
-def test_three_brokers_lose_no_change_of_tables_in_the_nearest_worlds(machines: Machines) -> None:
+def test_three_brokers_lose_no_change_of_tables_in_the_nearest_of_more_worlds(machines: Machines) -> None:
     searched(3, Bounds(messages=0, epochs=4, faults=1, changes=1), most=500_000, machines=machines)
 
 
@@ -102,8 +102,28 @@ def test_two_brokers_lose_nothing_in_more_worlds(bounds: Bounds) -> None:
     searched(2, bounds)
 
 
+@pytest.mark.slow
+def test_three_brokers_lose_nothing_with_one_election() -> None:
+    search = searched(3, Bounds(messages=1, epochs=2, faults=1))
+    assert {(2, 1, 1), (2, 2, 1), (2, 3, 1)} <= search.met
+
+
 @LONG_ONLY
-def test_three_brokers_lose_nothing_in_the_nearest_worlds() -> None:
+def test_three_brokers_lose_nothing_with_two_elections() -> None:
+    search = searched(3, Bounds(messages=1, epochs=3, faults=1))
+    for epoch in (2, 3):
+        assert {(epoch, 1, 1), (epoch, 2, 1), (epoch, 3, 1)} <= search.met
+
+
+@LONG_ONLY
+@pytest.mark.parametrize("machines", [Machines(), InMemory()], ids=["on the disks", "in memory"])
+def test_three_brokers_lose_no_change_of_tables_with_one_election(machines: Machines) -> None:
+    search = searched(3, Bounds(messages=0, epochs=2, faults=1, changes=1), machines=machines)
+    assert {(2, 2, 1), (2, 3, 1)} <= search.answered
+
+
+@LONG_ONLY
+def test_three_brokers_lose_nothing_in_the_nearest_of_more_worlds() -> None:
     searched(3, Bounds(messages=2, epochs=4, faults=1), most=1_000_000)
 
 

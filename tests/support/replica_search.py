@@ -8,6 +8,7 @@ complete.
 
 from __future__ import annotations
 
+import gc
 import struct
 from collections.abc import Hashable, Iterator
 from functools import cache, lru_cache
@@ -176,6 +177,13 @@ class Search:
         Raises:
             Violation: what must hold does not in one of them.
         """
+        gc.disable()  # nothing here is a cycle, and it would look at all of it again and again
+        try:
+            return self._run(first, most)
+        finally:
+            gc.enable()
+
+    def _run(self, first: World, most: int | None) -> bool:
         self._size = len(first.brokers)
         packed = struct.Struct(f"<{BROKERS + self._size}I")
         came, unpack = self._came, packed.unpack
