@@ -13,13 +13,14 @@ that one can be reached, too, and whatever goes wrong after the first one goes w
    for a change that etcd does not take, and read etcd then. Except that it may ask for what etcd has, or will have, as
    a former life of it asked for the same (``echo``): then it would take that for its own election, and it remains.
 3. **What is known of the sets of old.** Of a group that is not etcd's any more, a broker that leads nothing uses the
-   epoch, the master, and whether it may stand.
+   epoch and the master; and the rest to stand, in vain but for an echo: after that it reads etcd, as it could before.
 4. **Replicas that are nothing to their master.** One outside the set, and not proposed for it, that is lost, or has not
    what it needs to be taken in: what is confirmed never falls, so only another report of it changes that.
 5. **Names.** Brokers are what they are, whatever their ids: of worlds that differ in these only, one stands for all.
    No rule asks for an id but to name a broker, and to choose between equals (``Moves.may_stand``: anybody).
 
-Reports need no reduction: who follows a master that lives has always one under way.
+A test compares the worlds that are reached by way of forms with the forms of all worlds. Reports need no reduction: who
+follows a master that lives has always one under way.
 """
 
 from __future__ import annotations
