@@ -2,10 +2,10 @@
 and changes of tables, and no broker shows what may vanish.
 
 The search drives the functions that decide in the broker. Each rule is broken once, and the search must find a way to a
-loss; two of them need three brokers. Of worlds that are as good as each other it looks at one, and a test compares these
-with all. It knows no time. Of tables there are two kinds: those on the disks (topics, groups, what operators change), and
-those in memory (commits with an answer, locks), which a kill takes from one broker, and the next master has, unless the
-killed one was alone in the set.
+loss; two of them need three brokers. Of worlds that are as good as each other it looks at one, and a test compares
+these with all. It knows no time. Of tables there are two kinds: those on the disks (topics, groups, what operators
+change), and those in memory (commits with an answer, locks), which a kill takes from one broker, and the next master
+has, unless the killed one was alone in the set.
 """
 
 from __future__ import annotations
