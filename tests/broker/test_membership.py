@@ -20,6 +20,8 @@ from eruca.broker.failover.group import encode
 from eruca.broker.failover.member import State
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.parts import Part, Table
+from eruca.broker.store import FileSystem
+from eruca.broker.store.cut import intend_cut
 from eruca.broker.store.epoch_file import read_epochs
 from tests.broker.elected import KEYS, Group
 from tests.broker.services.replication.pairs import (
@@ -261,6 +263,31 @@ async def test_a_broker_that_was_started_tells_no_offset_before_it_has_its_maste
     group.etcd.return_again()
     await group.led({1, 2})
     assert (await two.ask(14, asked)).fields["offset"] == "1"
+
+
+@pytest.mark.parametrize("leads", [True, False], ids=["the former master", "a slave"])
+async def test_a_broker_whose_log_was_damaged_copies_it_again_from_there(group: Group, leads: bool) -> None:
+    one, two = await group.start(1), await group.start(2)
+    await group.led({1, 2})
+    assert await sent(one, 20) == [0] * 20
+    await equal(one, two)
+    damaged, other = (one, two) if leads else (two, one)
+    number = damaged.broker.role.member_id
+    await group.stop(number)
+    await group.led({3 - number})
+    assert await sent(other, 5, b"y") == [0] * 5
+    start = other.records("T", 0)[5].physical_offset
+    (file,) = (damaged.folder / "store" / "commitlog").iterdir()
+    with file.open("r+b") as log:
+        log.seek(start)
+        log.write(b"\xff\xff\xff\xff")
+    rejoining = await group.start(number)
+    await until(lambda: rejoining.app.cut_to == start)
+    await group.stop(number)
+    intend_cut(rejoining.broker.store.config, start, FileSystem(), as_master=True)
+    again = await group.start(number)
+    await group.led({1, 2})
+    await equal(again, other)
 
 
 async def test_a_store_that_is_used_outside_its_group_has_left_it(group: Group, tmp_path: Path) -> None:

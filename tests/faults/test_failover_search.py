@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from eruca.broker.failover import in_sync
 from eruca.broker.failover.election import Candidate
 from eruca.broker.failover.epochs import Epoch
+from eruca.broker.failover.events import Event, Propose, Read, Welcomed
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Report
-from eruca.broker.failover.member import Event, Known, Member, Propose, Read, Rules, State, Step, Welcomed
+from eruca.broker.failover.member import Known, Member, Rules, State, Step
 from tests.support.programme import ENOUGH, LONG, WHY
 from tests.support.replica_search import Search, Violation
 from tests.support.replica_worlds import (

@@ -17,20 +17,10 @@ from typing import Self as Same
 from eruca.broker.coordination.port import Coordinator
 from eruca.broker.failover import epochs as lists
 from eruca.broker.failover.epochs import Epochs
+from eruca.broker.failover.events import Asked, Copied, MasterLost, ReplicaLost, Reported, TablesChanged, Welcomed
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Report
-from eruca.broker.failover.member import (
-    Asked,
-    Copied,
-    MasterLost,
-    Promise,
-    ReplicaLost,
-    Reported,
-    Rules,
-    State,
-    TablesChanged,
-    Welcomed,
-)
+from eruca.broker.failover.member import Promise, Rules, State
 from eruca.broker.services.failover.driver import Driver
 from eruca.broker.services.failover.keys import Keys
 from eruca.broker.services.failover.links import TcpLinks
@@ -83,6 +73,9 @@ class MemoryOffice(Generic[C]):
 
     def epochs(self) -> Epochs:
         return self._machine.disk.epochs
+
+    def damaged_at(self) -> int | None:
+        return None
 
     async def note(self, epochs: Epochs) -> None:
         await self.writes.wait()

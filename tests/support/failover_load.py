@@ -237,11 +237,18 @@ def shown(faults: list[str]) -> str:
     return "\n".join([f"{len(faults)} faults: {dict(kinds)}", *first])
 
 
+def _same(one: bytes, other: bytes) -> int:
+    """Up to where both are the same."""
+    shorter = min(len(one), len(other))
+    return next((at for at in range(shorter) if one[at] != other[at]), shorter)
+
+
 def differences(logs: Mapping[int, bytes]) -> list[str]:
-    """Brokers whose log is not that of the first one."""
+    """Brokers whose log is not that of the first one, and where it begins to differ."""
     first = min(logs)
     return [
-        f"the log of broker {number} ({len(log)} bytes) is not that of broker {first} ({len(logs[first])} bytes)"
+        f"the log of broker {number} ({len(log)} bytes) is not that of broker {first} ({len(logs[first])} bytes) "
+        f"from {_same(log, logs[first])} on"
         for number, log in logs.items()
         if log != logs[first]
     ]

@@ -28,9 +28,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from eruca.broker.failover import in_sync
+from eruca.broker.failover.events import Read
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Replica, Replicas
-from eruca.broker.failover.member import Known, Member, Read, Rules, State
+from eruca.broker.failover.member import Known, Member, Rules, State
 from tests.support.replica_worlds import OLD, PRESENT, Broker, Post, Request
 
 Names = tuple[int, ...]

@@ -15,8 +15,9 @@ from functools import cache, lru_cache
 from itertools import pairwise, permutations
 from typing import Generic, NamedTuple, TypeVar
 
+from eruca.broker.failover.events import Changed
 from eruca.broker.failover.group import Group
-from eruca.broker.failover.member import Changed, Rules, State
+from eruca.broker.failover.member import Rules, State
 from tests.support import replica_forms as forms
 from tests.support.replica_worlds import (
     OLD,

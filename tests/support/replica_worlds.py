@@ -25,9 +25,7 @@ from msgspec.structs import replace
 from eruca.broker.failover import election
 from eruca.broker.failover import epochs as lists
 from eruca.broker.failover.election import Candidate
-from eruca.broker.failover.group import Group
-from eruca.broker.failover.in_sync import Report
-from eruca.broker.failover.member import (
+from eruca.broker.failover.events import (
     Accept,
     Asked,
     Copied,
@@ -36,20 +34,20 @@ from eruca.broker.failover.member import (
     HandOver,
     MasterLost,
     MasterSilent,
-    Member,
     Noted,
     Propose,
     Read,
     ReplicaLost,
     Reported,
-    Rules,
-    State,
     Stored,
     TablesChanged,
     TablesCopied,
     Tell,
     Welcome,
 )
+from eruca.broker.failover.group import Group
+from eruca.broker.failover.in_sync import Report
+from eruca.broker.failover.member import Member, Rules, State
 
 Label = tuple[object, ...]
 """What happened between two worlds."""

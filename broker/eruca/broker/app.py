@@ -155,12 +155,13 @@ class BrokerApp:
         self.drained: dict[str, int] = {}
         """What waited when the stop began."""
         self.cut_to: int | None = None
-        """Where the log is to be cut off before this broker starts again, to rejoin its group; None if it is not."""
+        """Where the log is to be cut off before this broker starts again, to follow its master; None if it is not."""
         self.on_cut: Callable[[], object] = bool
         """Called when ``cut_to`` is set: stop this broker, and start it again."""
         self._coordinator = coordinator
         self._membership: Membership | None = None
         self._duties = Duties(self.broker)
+        self.broker.ha_client.on_damage = self._cut_off
         self._ports: Ports | None = None
         self._numbers = (0, 0, 0)
         self._tasks: list[asyncio.Task[None]] = []

@@ -18,8 +18,9 @@ import structlog
 from eruca.broker.broker import Broker
 from eruca.broker.coordination.port import Coordinator
 from eruca.broker.failover.epochs import Epochs
+from eruca.broker.failover.events import Copied, TablesChanged
 from eruca.broker.failover.group import Group
-from eruca.broker.failover.member import FOLLOWING, MASTER, Copied, Promise, Rules, State, TablesChanged
+from eruca.broker.failover.member import FOLLOWING, MASTER, Promise, Rules, State
 from eruca.broker.services.failover.confirmation import Confirmation
 from eruca.broker.services.failover.driver import Driver
 from eruca.broker.services.failover.group_part import Desk, GroupPart, HandOverRefused
@@ -29,6 +30,8 @@ from eruca.broker.services.failover.ports import Frame, Self, TableFrame
 from eruca.broker.services.failover.replicas import Pace as Sending
 from eruca.broker.services.failover.tables import Tables
 from eruca.broker.services.replication.ha_client import NO_MASTER
+from eruca.broker.store import FileSystem
+from eruca.broker.store.damage_mark import forget_damage, read_damage
 from eruca.broker.store.epoch_file import read_epochs, write_epochs
 from eruca.broker.store.group_file import read_group, write_group
 from eruca.protocol.codes import ResponseCode
@@ -210,8 +213,15 @@ class _Office:
     def epochs(self) -> Epochs:
         return read_epochs(self._root)
 
+    def damaged_at(self) -> int | None:
+        return read_damage(self._root)
+
     async def note(self, epochs: Epochs) -> None:
-        await asyncio.to_thread(write_epochs, self._root, epochs)
+        await asyncio.to_thread(self._note, epochs)
+
+    def _note(self, epochs: Epochs) -> None:
+        write_epochs(self._root, epochs)
+        forget_damage(self._root, epochs[-1].start, FileSystem())
 
     def kept(self) -> Group | None:
         return read_group(self._root)

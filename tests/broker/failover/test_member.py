@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from eruca.broker.failover.epochs import Epoch
+from eruca.broker.failover.epochs import Epoch, cut
+from eruca.broker.failover.events import Changed, CutTo, Event, Note, Propose, Reported, Stored, Welcomed
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Report
-from eruca.broker.failover.member import Changed, Event, Known, Member, Propose, Reported, Rules, State, Stored
+from eruca.broker.failover.member import Known, Member, Rules, State
 
 PAIR = Group(1, 2, frozenset((1, 2)), 3, ((1, "a"), (2, "b")))
 
@@ -56,3 +57,43 @@ def test_a_newcomer_counts_from_the_moment_in_which_it_is_proposed() -> None:
     member = rules.step(step.member, Stored(15)).member
     assert member.confirmed == 10
     assert rules.step(member, reported("new", 15)).member.confirmed == 15
+
+
+FOLLOWER = Member(2, "new", 30, (Epoch(2, 0), Epoch(4, 20)), State.JOINING, Known(PAIR._replace(master_epoch=5), 1))
+"""It knows the master of epoch 5."""
+
+
+@pytest.mark.parametrize(
+    ("damaged_at", "end"), [(None, 30), (25, 25), (20, 20), (15, 15), (0, 0)], ids=lambda value: str(value)
+)
+def test_a_log_with_damage_is_the_masters_up_to_there_whatever_its_epochs_say(damaged_at: int | None, end: int) -> None:
+    answer = Welcomed(5, (Epoch(2, 0), Epoch(4, 20), Epoch(5, 30)), 40, 40)
+    step = Rules().step(replace(FOLLOWER, damaged_at=damaged_at), answer)
+    epochs = cut(FOLLOWER.epochs, end)
+    assert [action for action in step.actions if isinstance(action, CutTo)] == [CutTo(end, epochs)][: end < 30]
+    assert (step.member.end, step.member.epochs, step.member.damaged_at) == (end, epochs, None)
+
+
+@pytest.mark.parametrize(("damaged_at", "end"), [(None, 30), (25, 25)])
+def test_a_log_without_epochs_is_taken_over_up_to_its_damage(damaged_at: int | None, end: int) -> None:
+    answer = Welcomed(5, (Epoch(1, 0), Epoch(5, 30)), 40, 40, same=30)
+    step = Rules().step(replace(FOLLOWER, epochs=(), damaged_at=damaged_at), answer)
+    assert step.actions[0] == (Note((Epoch(1, 0),)) if end == 30 else CutTo(end, (Epoch(1, 0),)))
+    assert (step.member.end, step.member.confirmed) == (end, end)
+
+
+@pytest.mark.parametrize(
+    ("damaged_at", "epochs"),
+    [
+        (None, (Epoch(2, 0), Epoch(4, 20), Epoch(6, 30))),
+        (25, (Epoch(2, 0), Epoch(4, 20), Epoch(6, 25))),
+        (20, (Epoch(2, 0), Epoch(6, 20))),
+        (0, (Epoch(6, 0),)),
+    ],
+)
+def test_what_a_master_has_behind_damage_is_of_its_own_epoch(damaged_at: int | None, epochs: tuple[Epoch, ...]) -> None:
+    """So that others that have what was lost there are cut back to it."""
+    elected = PAIR._replace(master_epoch=5).elect(2, "new")
+    candidate = replace(FOLLOWER, state=State.CANDIDATE, proposed=elected, damaged_at=damaged_at)
+    step = Rules().step(candidate, Changed(2))
+    assert step.actions == (Note(epochs),) and step.member.damaged_at is None

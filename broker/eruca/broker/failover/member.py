@@ -20,7 +20,39 @@ from msgspec.structs import replace
 
 from eruca.broker.failover import election, in_sync
 from eruca.broker.failover import epochs as lists
-from eruca.broker.failover.epochs import Epoch, Epochs
+from eruca.broker.failover.epochs import Epochs
+from eruca.broker.failover.events import (
+    Accept,
+    Action,
+    Admit,
+    Asked,
+    Bar,
+    Changed,
+    Copied,
+    CutTo,
+    Event,
+    Forgotten,
+    HandOver,
+    Join,
+    MasterLost,
+    MasterSilent,
+    NotChanged,
+    Note,
+    Noted,
+    Propose,
+    Read,
+    Recreate,
+    ReplicaLost,
+    Reported,
+    Seek,
+    StepDown,
+    Stored,
+    TablesChanged,
+    TablesCopied,
+    Tell,
+    Welcome,
+    Welcomed,
+)
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Replicas, Report
 
@@ -82,212 +114,18 @@ class Member(msgspec.Struct, frozen=True):
     """Whether it is barred as long as etcd's group is not the one that it has known."""
     lacking: int = 0
     """The epoch of a master whose log lacked what was confirmed here."""
+    damaged_at: int | None = None
+    """Where damage of its log was covered: from there on it is no master's, whatever its epochs say."""
 
     @property
     def epoch(self) -> int:
         """The newest epoch of its log; 0 without one."""
         return self.epochs[-1].epoch if self.epochs else 0
 
-
-# ---- events
-
-
-class Read(msgspec.Struct, frozen=True):
-    """etcd has this group."""
-
-    group: Group
-    revision: int
-
-
-class Changed(msgspec.Struct, frozen=True):
-    """etcd took over what was proposed."""
-
-    revision: int
-
-
-class NotChanged(msgspec.Struct, frozen=True):
-    """etcd's key is not as it was expected."""
-
-
-class MasterSilent(msgspec.Struct, frozen=True):
-    """The key of the master is gone, and it was not heard for a while."""
-
-
-class Welcomed(msgspec.Struct, frozen=True):
-    """The master's answer to a handshake: its log."""
-
-    master_epoch: int
-    epochs: Epochs
-    end: int
-    confirmed: int
-    same: int = 0
-    """Up to where the log of a replica without epochs is the master's; 0 where it is not."""
-
-
-class Copied(msgspec.Struct, frozen=True):
-    """Bytes of the master's log up to ``end`` were appended; all of them belong to ``part``. None: a heartbeat."""
-
-    master_epoch: int
-    part: Epoch | None
-    end: int
-    confirmed: int
-
-
-class TablesCopied(msgspec.Struct, frozen=True):
-    """The tables are the master's, with all changes up to ``number``."""
-
-    master_epoch: int
-    number: int
-
-
-class MasterLost(msgspec.Struct, frozen=True):
-    """The connection to the master ended."""
-
-
-class Asked(msgspec.Struct, frozen=True):
-    """A replica shakes hands."""
-
-    broker_id: int
-
-
-class Reported(msgspec.Struct, frozen=True):
-    """A replica reports."""
-
-    report: Report
-
-
-class ReplicaLost(msgspec.Struct, frozen=True):
-    """The connection of a replica ended, or it makes no progress (haMaxTimeSlaveNotCatchup)."""
-
-    broker_id: int
-
-
-class Stored(msgspec.Struct, frozen=True):
-    """The master's log was written, up to ``end``."""
-
-    end: int
-
-
-class TablesChanged(msgspec.Struct, frozen=True):
-    """The master's tables have changed; ``number`` changes since it is the master."""
-
-    number: int
-
-
-class HandOver(msgspec.Struct, frozen=True):
-    """The master shall be another one, if that is a member of the set."""
-
-    broker_id: int
-
-
-class Noted(msgspec.Struct, frozen=True):
-    """The new epoch is on the disk."""
-
-
-class Forgotten(msgspec.Struct, frozen=True):
-    """etcd has no group, or an older one than this broker has known: it was emptied, or restored from a backup.
-
-    ``revision`` is that of the key as it was read.
-    """
-
-    reason: str
-    revision: int
-
-
-class Recreate(msgspec.Struct, frozen=True):
-    """An operator has this broker write the group again, with itself as the master, over the key of that revision."""
-
-    group: Group
-    revision: int
-
-
-Event = (
-    Read
-    | Changed
-    | NotChanged
-    | MasterSilent
-    | Welcomed
-    | Copied
-    | TablesCopied
-    | MasterLost
-    | Asked
-    | Reported
-    | ReplicaLost
-    | Stored
-    | TablesChanged
-    | HandOver
-    | Noted
-    | Forgotten
-    | Recreate
-)
-
-
-# ---- actions
-
-
-class Seek(msgspec.Struct, frozen=True):
-    """Read the group from etcd."""
-
-
-class Join(msgspec.Struct, frozen=True):
-    """Connect to the master, and shake hands for this epoch."""
-
-    broker_id: int
-    epoch: int
-
-
-class Propose(msgspec.Struct, frozen=True):
-    """Ask etcd to change the group, if its key still has this revision."""
-
-    group: Group
-    revision: int
-
-
-class Note(msgspec.Struct, frozen=True):
-    """Write the list of epochs to the disk."""
-
-    epochs: Epochs
-
-
-class CutTo(msgspec.Struct, frozen=True):
-    """Cut the log off here, and write its list of epochs."""
-
-    end: int
-    epochs: Epochs
-
-
-class Tell(msgspec.Struct, frozen=True):
-    """Report to the master."""
-
-    report: Report
-
-
-class Welcome(msgspec.Struct, frozen=True):
-    """Answer a handshake."""
-
-    broker_id: int
-    answer: Welcomed
-
-
-class Accept(msgspec.Struct, frozen=True):
-    """Be the master from now on."""
-
-
-class StepDown(msgspec.Struct, frozen=True):
-    """Be no master any more: acknowledge nothing, waiting sends fail."""
-
-
-class Bar(msgspec.Struct, frozen=True):
-    """Take no part any more, and say why."""
-
-    reason: str
-
-
-class Admit(msgspec.Struct, frozen=True):
-    """Take part again."""
-
-
-Action = Seek | Join | Propose | Note | CutTo | Tell | Welcome | Accept | StepDown | Bar | Admit
+    @property
+    def sound_end(self) -> int:
+        """Up to where its log is as it was written."""
+        return self.end if self.damaged_at is None else min(self.damaged_at, self.end)
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -348,9 +186,10 @@ class Rules:
 
     def cut_point(self, member: Member, answer: Welcomed) -> int | None:
         """Up to where a member's log is the master's; None when nothing says that they share a byte."""
-        if member.end == 0:
+        end = member.sound_end
+        if end == 0:
             return 0
-        return lists.cut_point(member.epochs, member.end, answer.epochs, answer.end)
+        return lists.cut_point(lists.cut(member.epochs, end), end, answer.epochs, answer.end)
 
     def is_decided(self, known: Known, read: Read) -> bool:
         """Whether a change that was asked for with ``known`` cannot happen any more, or has: the key moved on.
@@ -470,9 +309,12 @@ class Rules:
         return Step(new, (Propose(wanted, known.revision),))
 
     def _promote(self, member: Member, group: Group) -> Step:
-        former = member.epochs or lists.adopted(member.end)
-        epochs = lists.begin(former, group.master_epoch, member.end)
-        return Step(replace(member, state=State.PROMOTING, epochs=epochs, replicas=()), (Note(epochs),))
+        """What follows damage is of the new epoch: nobody else has it."""
+        start = member.sound_end
+        former = lists.cut(member.epochs or lists.adopted(member.end), start)
+        epochs = lists.begin(former, group.master_epoch, start)
+        new = replace(member, state=State.PROMOTING, epochs=epochs, replicas=(), damaged_at=None)
+        return Step(new, (Note(epochs),))
 
     def _accept(self, member: Member, known: Known) -> Step:
         """All of the log is the truth now, and so are the tables: they are number 1, which whoever comes into the set
@@ -514,17 +356,24 @@ class Rules:
             barred = replace(member, state=State.BARRED, forgotten=True, lacking=answer.master_epoch)
             return Step(barred, (Bar(reason),))
         epochs = lists.cut(member.epochs, end)
-        confirmed = min(answer.confirmed, end)
-        new = replace(member, state=State.FOLLOWING, end=end, epochs=epochs, confirmed=confirmed, tables=0)
+        new = self._following(member, end, epochs, answer)
         report = self._tell(new, answer.master_epoch)
         return Step(new, (CutTo(end, epochs), report) if end < member.end else (report,))
 
     def _adopt(self, member: Member, answer: Welcomed) -> Step:
         """Its log, which has no epochs, is the beginning of the master's: then so is the list of its epochs."""
-        epochs = lists.cut(answer.epochs, member.end)
-        confirmed = min(answer.confirmed, member.end)
-        new = replace(member, state=State.FOLLOWING, epochs=epochs, confirmed=confirmed, tables=0)
-        return Step(new, (Note(epochs), self._tell(new, answer.master_epoch)))
+        end = member.sound_end
+        epochs = lists.cut(answer.epochs, end)
+        new = self._following(member, end, epochs, answer)
+        report = self._tell(new, answer.master_epoch)
+        return Step(new, (CutTo(end, epochs) if end < member.end else Note(epochs), report))
+
+    def _following(self, member: Member, end: int, epochs: Epochs, answer: Welcomed) -> Member:
+        """A member whose log ends at ``end`` from now on, and is the master's up to there."""
+        confirmed = min(answer.confirmed, end)
+        return replace(
+            member, state=State.FOLLOWING, end=end, epochs=epochs, confirmed=confirmed, tables=0, damaged_at=None
+        )
 
     def _copied(self, member: Member, event: Copied) -> Step:
         known, epochs = member.known, member.epochs

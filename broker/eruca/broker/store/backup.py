@@ -34,6 +34,7 @@ from eruca.broker.store.config import CONSUME_QUEUE_UNIT as UNIT
 from eruca.broker.store.config import StoreConfig
 from eruca.broker.store.consume_queue import UNIT_FORM
 from eruca.broker.store.cut import intended_cut
+from eruca.broker.store.damage_mark import NAME as DAMAGE
 from eruca.broker.store.epoch_file import NAME as EPOCHS
 from eruca.broker.store.epoch_file import encode_epochs, read_epochs
 from eruca.broker.store.file_copy import copy
@@ -120,6 +121,7 @@ class _Backup:
             if path.name not in LATE:
                 self._take_state(path)
         self._take_state(self._root / "eruca.delays")
+        self._take_state(self._root / DAMAGE)
         self._take_queues()
         self._take_index()
         log = self._open_log()

@@ -53,9 +53,9 @@ class Tail(NamedTuple):
     """The end of this log, as its master must have it."""
 
     start: int
-    """Where its last record begins."""
+    """Where its last record begins, or the last one before its first damage."""
     data: bytes
-    """The bytes from there on; without those that cover damage here, and what follows them."""
+    """The bytes from there on, up to the first damage that was covered here."""
     end: int
     """Where the log ends."""
 
@@ -132,14 +132,16 @@ class Replicator:
             return None
         return self._log.bytes_at(offset, min(segment.end, self.safe_offset, offset + most) - offset, wait=wait)
 
-    def tail(self, end: int) -> Tail:
+    def tail(self, end: int, sound_end: int | None = None) -> Tail:
         """The last record before ``end``, where this log ended, and what follows it. Reads files: call it in a thread.
+
+        With ``sound_end`` what follows from there on is not compared: damage was covered there.
 
         Raises:
             OSError: the disk fails.
         """
-        stop = end
-        for record in records_back(self._log, end):
+        stop = end if sound_end is None else min(sound_end, end)
+        for record in records_back(self._log, stop):
             start = record.physical_offset
             if not is_filler(record):
                 break

@@ -25,6 +25,7 @@ from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import StoreConfig, parse_delay_levels
 from eruca.broker.store.consume_queue import UNIT_FORM
 from eruca.broker.store.cut import cut_files, intended_cut, settle_cut
+from eruca.broker.store.damage_mark import forget_damage, mark_damage
 from eruca.broker.store.dispatch import Arrival, Dispatch
 from eruca.broker.store.file_system import FileSystem, NotInMemory
 from eruca.broker.store.flush import Flush
@@ -157,7 +158,9 @@ class Store:
         """By what the group knows this store; empty without a group, and after a loss until the next opening."""
         return self._id.value if self._id is not None else ""
 
-    def _lost(self, reason: str) -> None:
+    def _lost(self, reason: str, damaged_at: int | None) -> None:
+        if damaged_at is not None:
+            mark_damage(self.config.store_path_root_dir, damaged_at)
         if self._id is not None:
             self._id.lose(reason)
 
@@ -245,6 +248,7 @@ class Store:
         if end is not None:
             self._flush.flush()
             self.persist()
+            forget_damage(root, end, self._file_system)
             settle_cut(root, self.max_offset, self._file_system)
             log.warning("log_cut", end=end)
         if self._id is not None:

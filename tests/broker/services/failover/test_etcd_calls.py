@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from eruca.broker.coordination.port import Put, Unavailable
 from eruca.broker.failover import group as groups
+from eruca.broker.failover.events import Changed, Event, NotChanged, Propose
 from eruca.broker.failover.group import Group
-from eruca.broker.failover.member import Changed, Event, Known, Member, NotChanged, Propose, State
+from eruca.broker.failover.member import Known, Member, State
 from eruca.broker.services.failover.etcd_calls import EtcdCalls
 from eruca.broker.services.failover.kept import Kept
 from eruca.broker.services.failover.ports import Office, Pace, Self

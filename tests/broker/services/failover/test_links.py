@@ -11,7 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from eruca.broker.failover.epochs import Epoch
-from eruca.broker.failover.member import MasterLost, State, Welcomed
+from eruca.broker.failover.events import MasterLost, Welcomed
+from eruca.broker.failover.member import State
 from eruca.broker.services.failover import messages
 from eruca.broker.services.failover.messages import Beat, Hello, Kind, MessageReader
 from eruca.broker.services.failover.ports import Frame, TableFrame

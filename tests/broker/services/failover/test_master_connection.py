@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from eruca.broker.failover.epochs import Epoch
+from eruca.broker.failover.events import Event, MasterLost, Welcomed
 from eruca.broker.failover.in_sync import Report
-from eruca.broker.failover.member import Event, MasterLost, Member, Welcomed
+from eruca.broker.failover.member import Member
 from eruca.broker.services.failover import messages
 from eruca.broker.services.failover.master_connection import MasterConnection
 from eruca.broker.services.failover.messages import Beat, Kind, MessageReader

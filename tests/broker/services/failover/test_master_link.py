@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from eruca.broker.failover.epochs import Epoch
-from eruca.broker.failover.member import Event, MasterLost, Member, Welcomed
+from eruca.broker.failover.events import Event, MasterLost, Welcomed
+from eruca.broker.failover.member import Member
 from eruca.broker.services.failover import messages
 from eruca.broker.services.failover.master_link import MasterLink
 from eruca.broker.services.failover.messages import Beat, Hello

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable
 
 from eruca.broker.failover.epochs import Epoch
+from eruca.broker.failover.events import Reported
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Report
-from eruca.broker.failover.member import Reported
 from eruca.broker.services.failover.driver import ROOM
 from eruca.broker.services.failover.ports import Frame
 from tests.support.coordination import FakeClient

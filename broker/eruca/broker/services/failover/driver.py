@@ -21,10 +21,7 @@ from msgspec.structs import replace
 from eruca.broker.coordination.port import ABSENT, Coordinator
 from eruca.broker.failover import epochs as lists
 from eruca.broker.failover import in_sync
-from eruca.broker.failover.group import Group
-from eruca.broker.failover.member import (
-    FOLLOWING,
-    MASTER,
+from eruca.broker.failover.events import (
     Accept,
     Action,
     Admit,
@@ -37,23 +34,21 @@ from eruca.broker.failover.member import (
     HandOver,
     Join,
     MasterSilent,
-    Member,
     Note,
     Noted,
-    Promise,
     Propose,
     Read,
     Recreate,
     Reported,
-    Rules,
     Seek,
-    State,
     StepDown,
     Stored,
     TablesCopied,
     Tell,
     Welcome,
 )
+from eruca.broker.failover.group import Group
+from eruca.broker.failover.member import FOLLOWING, MASTER, Member, Promise, Rules, State
 from eruca.broker.failover.sureness import sure, sure_until
 from eruca.broker.services.failover import journal
 from eruca.broker.services.failover.candidacy import Verdict, is_named, rivals, verdict
@@ -159,7 +154,8 @@ class Driver:
     async def start(self) -> None:
         """Take part from now on; the store is open. Raises StoreDamaged, OSError."""
         self.kept.load()
-        self.member = replace(self.member, end=await self._office.settle(), epochs=self._office.epochs())
+        office, end = self._office, await self._office.settle()
+        self.member = replace(self.member, end=end, epochs=office.epochs(), damaged_at=office.damaged_at())
         start = self._tasks.start
         self._rests = not self._queued
         self._running = [

@@ -17,8 +17,9 @@ import structlog
 
 from eruca.broker.coordination.port import ABSENT, Coordinator, HoldEnded, OutcomeUnknown, Put, Unavailable
 from eruca.broker.failover import group as groups
+from eruca.broker.failover.events import Changed, Event, Forgotten, NotChanged, Propose, Read
 from eruca.broker.failover.group import Group, GroupUnreadable
-from eruca.broker.failover.member import Changed, Event, Forgotten, Member, NotChanged, Propose, Read, State
+from eruca.broker.failover.member import Member, State
 from eruca.broker.services.failover.kept import Kept
 from eruca.broker.services.failover.keys import Keys, Mastery, Present, Standing, View, encode
 from eruca.broker.services.failover.master_key import MasterKey

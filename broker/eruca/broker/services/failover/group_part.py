@@ -16,8 +16,9 @@ import structlog
 
 from eruca.broker.failover import group as groups
 from eruca.broker.failover import in_sync
+from eruca.broker.failover.events import HandOver
 from eruca.broker.failover.group import Group
-from eruca.broker.failover.member import HandOver, Member, State
+from eruca.broker.failover.member import Member, State
 from eruca.broker.services.failover.driver import Driver
 from eruca.broker.services.failover.keys import View
 from eruca.protocol.bodies import HAClientRuntimeInfo, HAConnectionRuntimeInfo, HARuntimeInfo

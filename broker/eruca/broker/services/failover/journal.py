@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import structlog
 
-from eruca.broker.failover.group import Group
-from eruca.broker.failover.member import (
+from eruca.broker.failover.events import (
     Changed,
     Event,
     Forgotten,
     MasterLost,
     MasterSilent,
-    Member,
     NotChanged,
     Noted,
     Read,
     Recreate,
-    State,
     Welcomed,
 )
+from eruca.broker.failover.group import Group
+from eruca.broker.failover.member import Member, State
 
 log = structlog.get_logger("eruca.broker.failover")
 

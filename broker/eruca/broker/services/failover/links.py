@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from eruca.broker.failover.member import Welcomed
+from eruca.broker.failover.events import Welcomed
 from eruca.broker.services.failover.master_link import MasterLink
 from eruca.broker.services.failover.messages import Hello
 from eruca.broker.services.failover.ports import Posts, Self

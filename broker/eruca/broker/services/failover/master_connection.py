@@ -14,8 +14,8 @@ from typing import cast
 
 from msgspec.structs import replace
 
+from eruca.broker.failover.events import MasterLost
 from eruca.broker.failover.in_sync import Report
-from eruca.broker.failover.member import MasterLost
 from eruca.broker.services.failover import messages
 from eruca.broker.services.failover.messages import PART, REFUSED, Kind, MessageReader
 from eruca.broker.services.failover.ports import Frame, Posts, TableFrame

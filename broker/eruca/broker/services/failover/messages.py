@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eruca.broker.failover.epochs import Epoch
-from eruca.broker.failover.member import Welcomed
+from eruca.broker.failover.events import Welcomed
 from eruca.broker.services.failover.ports import Frame, TableFrame
 from eruca.broker.services.failover.tails import Tail
 from eruca.protocol.errors import ProtocolError

@@ -13,9 +13,10 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from eruca.broker.failover.epochs import Epoch, Epochs
+from eruca.broker.failover.events import Event, Welcomed
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Report
-from eruca.broker.failover.member import Event, Member, Promise, Welcomed
+from eruca.broker.failover.member import Member, Promise
 from eruca.broker.failover.sureness import HEARD_FOR
 from eruca.broker.services.failover.presence import RENEW_EVERY
 
@@ -75,8 +76,11 @@ class Office(Protocol):
     def epochs(self) -> Epochs:
         """The list of the log's epochs. Raises StoreDamaged, OSError."""
 
+    def damaged_at(self) -> int | None:
+        """Where damage of the log was covered that is still there; None where none was. Raises OSError."""
+
     async def note(self, epochs: Epochs) -> None:
-        """Write the list to the disk. Raises OSError."""
+        """Write the list to the disk; the part of its newest epoch is the truth. Raises OSError."""
 
     def kept(self) -> Group | None:
         """The group that was kept last; None where there is none. Raises OSError."""

@@ -15,8 +15,9 @@ from typing import NamedTuple
 import structlog
 from msgspec.structs import replace
 
+from eruca.broker.failover.events import Asked, ReplicaLost, Reported, Welcomed
 from eruca.broker.failover.in_sync import Report
-from eruca.broker.failover.member import Asked, ReplicaLost, Reported, State, Welcomed
+from eruca.broker.failover.member import State
 from eruca.broker.services.failover import messages
 from eruca.broker.services.failover.messages import Beat, Hello, Kind
 from eruca.broker.services.failover.ports import Posts

@@ -2,7 +2,8 @@
 
 Owns the connection to the master's HA address, its reconnects, and which master is followed. Facts: HAService.HAClient
 in 4.9.7; unlike there, the first report is sent at once, a silent master is disconnected, and before each connection
-the end of this log is compared with the master's. Invariants: the log up to a reported offset is in this log, under
+the end of this log is compared with the master's; where damage was covered here, the log is cut off if the master has
+what was there. Invariants: the log up to a reported offset is in this log, under
 SYNC_FLUSH on the disk, and equals the master's; nothing is taken from a master that has another log; nothing of what
 is refused is kept or reported.
 """
@@ -20,6 +21,7 @@ from eruca.broker.config import StoreSettings
 from eruca.broker.services.replication.log_check import CONNECT_TIMEOUT, check_log
 from eruca.broker.services.replication.transfer import Frame, FrameReader, TransferRate, report
 from eruca.broker.store import CopyRefused, Store, Tail
+from eruca.broker.store.damage_mark import read_damage
 from eruca.protocol.bodies import HAClientRuntimeInfo, HARuntimeInfo
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.addresses import split_address
@@ -42,11 +44,13 @@ class HAClient:
     """Keeps a slave's log equal to its master's.
 
     ``on_following`` is called with the main address of the master that is followed from now on, None if it is not
-    registered.
+    registered. ``on_damage`` is called with where this log has to be cut off before it follows a master: damage was
+    covered there, and the master has what was lost.
     """
 
     def __init__(self, store: Store, settings: StoreSettings, tasks: Tasks, tls: TlsFiles | None = None) -> None:
         self.on_following: Callable[[str | None], None] = lambda master: None
+        self.on_damage: Callable[[int], None] = lambda offset: None
         self._store = store
         self._settings = settings
         self._tasks = tasks
@@ -192,15 +196,23 @@ class HAClient:
                 pause = min(pause * 2, longest)
 
     async def _has_this_log(self, address: str) -> bool:
-        """Whether the master at ``address`` can be reached and has all of this log; an empty log is anybody's."""
+        """Whether the master at ``address`` can be reached and has all of this log; an empty log is anybody's.
+
+        A log with damage has to be cut off first, so that it is not.
+        """
         end = self._store.replicator.end_offset
         waiter = self._store.durable(end)
         if waiter is not None:
             await waiter
         try:
+            damaged_at = read_damage(self._store.config.store_path_root_dir) if end else None
             if end:
                 silence = self._settings.ha_housekeeping_interval / 1000
-                await check_log(address, await self._tail(end), silence, self._tls)
+                await check_log(address, await self._tail(end, damaged_at), silence, self._tls)
+            if damaged_at is not None:
+                log.warning("damage_cut_off", master=address, cut=damaged_at, end=end)
+                self.on_damage(damaged_at)
+                return False
         except (CopyRefused, ProtocolError) as fault:
             self._kept_off = str(fault)
             self._log_refusal(address, self._kept_off)
@@ -210,9 +222,9 @@ class HAClient:
             return False
         return True
 
-    async def _tail(self, end: int) -> Tail:
+    async def _tail(self, end: int, sound_end: int | None) -> Tail:
         try:
-            return await asyncio.to_thread(self._store.replicator.tail, end)
+            return await asyncio.to_thread(self._store.replicator.tail, end, sound_end)
         except OSError as fault:
             raise CopyRefused(f"the end of this log cannot be read: {fault}") from None
 
