@@ -214,7 +214,7 @@ class _Office:
         return read_epochs(self._root)
 
     def damaged_at(self) -> int | None:
-        return read_damage(self._root)
+        return read_damage(self._root, self._broker.store.replicator.begin_offset)
 
     async def note(self, epochs: Epochs) -> None:
         await asyncio.to_thread(self._note, epochs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -92,14 +91,23 @@ def test_the_mark_is_there_before_the_damage_is_covered_and_before_the_id_is_gon
     assert reopened(tmp_path) == starts[20]
 
 
+def test_damage_in_files_that_were_deleted_counts_no_more(tmp_path: Path) -> None:
+    mark_damage(tmp_path, 50, 60)
+    mark_damage(tmp_path, 30, 40)
+    assert [read_damage(tmp_path, begin) for begin in (0, 30, 35, 45, 59, 60, 70)] == [30, 30, 35, 45, 59, None, None]
+    forget_damage(tmp_path, 55, FileSystem())
+    assert [read_damage(tmp_path, begin) for begin in (0, 54, 55)] == [30, 54, None]
+
+
 def test_a_mark_that_cannot_be_read_marks_all(tmp_path: Path) -> None:
     assert read_damage(tmp_path) is None
-    mark_damage(tmp_path, 7)
-    assert re.fullmatch(rb"7\n", (tmp_path / "eruca.damage").read_bytes())
-    (tmp_path / "eruca.damage").write_bytes(b"\0\0")
-    assert read_damage(tmp_path) == 0
+    mark_damage(tmp_path, 7, 9)
+    assert (tmp_path / "eruca.damage").read_bytes() == b"7 9\n"
+    for content in (b"", b"\0\0", b"7\n", b"7 9"):
+        (tmp_path / "eruca.damage").write_bytes(content)
+        assert [read_damage(tmp_path, begin) for begin in (0, 1 << 40)] == [0, 1 << 40]
     forget_damage(tmp_path, 1, FileSystem())
-    assert read_damage(tmp_path) == 0
+    assert [read_damage(tmp_path, begin) for begin in (0, 1)] == [0, None]
     forget_damage(tmp_path, 0, FileSystem())
     assert read_damage(tmp_path) is None
 

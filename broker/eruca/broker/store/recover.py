@@ -48,10 +48,10 @@ class Recovery:
         clock: Callable[[], int],
         progress: Progress,
         note: Callable[[Mark], None],
-        lost: Callable[[str, int | None], None],
+        lost: Callable[[str, list[Damage]], None],
     ) -> None:
         """``note`` writes a mark, on the disk when it returns; ``lost`` is called with a reason where the log lacks
-        what was stored, before anything is mended, and with where damage is about to be covered, None where none is."""
+        what was stored, before anything is mended, and with the damage that is about to be covered."""
         self._config = config
         self._log = log
         self._queues = queues
@@ -80,7 +80,7 @@ class Recovery:
         self._marked = mark
         self._known = mark.written if mark is not None else 0
         if self._known > (self._log.segments[-1].end if self._log.segments else 0):
-            self._lost(f"the log had {self._known}, and its files end before", None)
+            self._lost(f"the log had {self._known}, and its files end before", [])
         if not self._log.segments:
             self._without_log()
             return report
@@ -291,7 +291,7 @@ class Recovery:
         log = self._log
         report = self._report
         if (loss := self._loss(scan)) is not None:
-            self._lost(loss, scan.damages[0].start if scan.damages else None)
+            self._lost(loss, scan.damages)
         for queue, units in before.items():
             self._keep_end(queue, units, scan.damages)
         self._cover(scan.damages, time or self._clock())

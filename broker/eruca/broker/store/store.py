@@ -48,7 +48,7 @@ from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.reader import Reader, ReadLimits
 from eruca.broker.store.recover import Recovery
 from eruca.broker.store.replicator import Replicator
-from eruca.broker.store.results import Durability, Figures, Found, Got, Matcher, RecoveryReport
+from eruca.broker.store.results import Damage, Durability, Figures, Found, Got, Matcher, RecoveryReport
 from eruca.broker.store.scan import Scan
 from eruca.broker.store.scheduler import Scheduler
 from eruca.broker.store.store_id import StoreId, forget_store_id
@@ -158,9 +158,9 @@ class Store:
         """By what the group knows this store; empty without a group, and after a loss until the next opening."""
         return self._id.value if self._id is not None else ""
 
-    def _lost(self, reason: str, damaged_at: int | None) -> None:
-        if damaged_at is not None:
-            mark_damage(self.config.store_path_root_dir, damaged_at)
+    def _lost(self, reason: str, damages: list[Damage]) -> None:
+        if damages:
+            mark_damage(self.config.store_path_root_dir, damages[0].start, damages[-1].end)
         if self._id is not None:
             self._id.lose(reason)
 

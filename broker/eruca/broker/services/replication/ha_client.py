@@ -205,8 +205,9 @@ class HAClient:
         if waiter is not None:
             await waiter
         try:
-            damaged_at = read_damage(self._store.config.store_path_root_dir) if end else None
+            damaged_at = None
             if end:
+                damaged_at = read_damage(self._store.config.store_path_root_dir, self._store.replicator.begin_offset)
                 silence = self._settings.ha_housekeeping_interval / 1000
                 await check_log(address, await self._tail(end, damaged_at), silence, self._tls)
             if damaged_at is not None:
