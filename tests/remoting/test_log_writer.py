@@ -24,11 +24,14 @@ def notice(lost: int) -> str:
 
 @contextmanager
 def pipe() -> Iterator[tuple[int, int]]:
+    """A pipe whose writers have ended when its descriptors are free: what they still write goes to no other file."""
+    before = {*threading.enumerate()}
     reading, writing = os.pipe()
     try:
         yield reading, writing
     finally:
         os.close(reading)
+        eventually(lambda: before.issuperset(threading.enumerate()))
         os.close(writing)
 
 
