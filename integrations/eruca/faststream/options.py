@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
+from os import PathLike
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from faststream import AckPolicy
@@ -34,7 +34,7 @@ class PullOptions(TypedDict, total=False):
     start_from: StartFrom
     strategy: Strategy
     broadcast: bool
-    offset_folder: str | Path | None
+    offset_folder: str | PathLike[str] | None
     rebalance_interval: float
     pull_batch_size: int
     pull_threshold_for_queue: int

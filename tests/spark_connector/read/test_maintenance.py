@@ -28,7 +28,7 @@ async def test_masters_are_killed_and_hand_over_and_others_are_elected(spark: Sp
             with Copies(spark, group.names.address, tmp_path) as copies:
                 copies.go_on()
                 group.kill(1)
-                copies.notice()
+                wait(group.led_by_another(1))
                 copies.go_on()
                 wait(group.start(1))
                 wait(group.all_in_set())

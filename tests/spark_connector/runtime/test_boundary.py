@@ -37,6 +37,12 @@ def stream(topic: Topic, **options: str) -> Any:
     return source(topic, **{"subscribe": topic.name, **options}).streamReader(default_schema())
 
 
+def planned_now(reader: Any) -> Any:
+    """The first batch of a query with ``availableNow``."""
+    reader.prepareForTriggerAvailableNow()
+    return reader.latestOffset({"initial": True}, ALL)
+
+
 def beyond(topic: Topic) -> OffsetPartition:
     return OffsetPartition((OffsetRange(topic.queues[0], 5, 7),))
 
@@ -64,7 +70,7 @@ WRONG: dict[str, tuple[Callable[[Topic], Any], str]] = {
     "stream-checkpoint": (lambda topic: stream(topic).latestOffset({"kafka": 3}, ALL), "another checkpointLocation"),
     "stream-plan": (lambda topic: stream(topic).partitions({"initial": True}, {"kafka": 3}), "another checkpointLoc"),
     "available-now": (
-        lambda topic: stream(topic, subscribe="nowhere").prepareForTriggerAvailableNow(),
+        lambda topic: planned_now(stream(topic, subscribe="nowhere")),
         "`mqadmin topicList`",
     ),
     "stream-range-that-is-gone": (lambda topic: list(stream(topic).read(beyond(topic))), "are not there"),
