@@ -19,6 +19,7 @@ from tests.compat.clients import JavaClients, Queue
 from tests.compat.columns import comparable, has_its_own_reason, parsed
 from tests.compat.conftest import Cluster
 from tests.compat.record import rendered
+from tests.compat.replicas import wait_for
 from tests.compat.series import numbered
 from tests.compat.transcript import CLUSTER, Mqadmin, Outcome, eruca_mqadmin, java_mqadmin
 from tests.support.eruca import SCRIPTS
@@ -276,9 +277,12 @@ def test_clone_of_offsets(scene: Scene, judge5: Judge) -> None:
 
 def test_exported_offsets(scene: Scene) -> None:
     """Apache's has no such command; its broker answers as Eruca's."""
-    done = eruca_mqadmin(("offsets", "export", "-n", scene.cluster.address, "-g", scene.group))
-    queues = {(each["topic"], each["queueId"]): each["offset"] for each in json.loads(done.stdout)["queues"]}
-    assert queues[scene.topic, 0] == MESSAGES
+
+    def exported() -> dict[tuple[str, int], int]:
+        done = eruca_mqadmin(("offsets", "export", "-n", scene.cluster.address, "-g", scene.group))
+        return {(each["topic"], each["queueId"]): each["offset"] for each in json.loads(done.stdout)["queues"]}
+
+    wait_for(lambda: exported()[scene.topic, 0] == MESSAGES, "the offset that the member commits each few seconds")
 
 
 def test_allocation(scene: Scene, either: Judge) -> None:
