@@ -82,7 +82,8 @@ def test_a_broker_stops_in_order(tmp_path: Path, task: str) -> None:
     output, heard = ended(tmp_path, BROKER, task, settings)
 
     check(output, heard, task)
-    assert heard[0].startswith("READY=1")
+    begun = [each for each in heard if not each.startswith("EXTEND_TIMEOUT_USEC=")]  # a slow start says how far it is
+    assert begun[0].startswith("READY=1")
     assert (tmp_path / "store" / "commitlog").exists() and not (tmp_path / "store" / "abort").exists()
 
 
