@@ -20,12 +20,11 @@ from eruca.broker.failover.group import encode
 from eruca.broker.failover.member import State
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.parts import Part, Table
-from eruca.broker.store import FileSystem
-from eruca.broker.store.cut import intend_cut
 from eruca.broker.store.epoch_file import read_epochs
 from tests.broker.elected import KEYS, Group
 from tests.broker.services.replication.pairs import (
     caught_up,
+    cut_off,
     end,
     followed,
     log_bytes,
@@ -40,6 +39,7 @@ from tests.support.names import Names
 from tests.support.pages import page
 from tests.support.peers import Peer
 from tests.support.sends import message
+from tests.support.stores import spoil
 
 SEND, LOCK, COMMIT, CREATE_TOPIC = 310, 41, 15, 17
 DELETE_TOPIC, CREATE_GROUP, HEARTBEAT, CLONE_OFFSETS = 215, 200, 34, 314
@@ -277,14 +277,8 @@ async def test_a_broker_whose_log_was_damaged_copies_it_again_from_there(group: 
     await group.led({3 - number})
     assert await sent(other, 5, b"y") == [0] * 5
     start = other.records("T", 0)[5].physical_offset
-    (file,) = (damaged.folder / "store" / "commitlog").iterdir()
-    with file.open("r+b") as log:
-        log.seek(start)
-        log.write(b"\xff\xff\xff\xff")
-    rejoining = await group.start(number)
-    await until(lambda: rejoining.app.cut_to == start)
-    await group.stop(number)
-    intend_cut(rejoining.broker.store.config, start, FileSystem(), as_master=True)
+    spoil(damaged.folder / "store", start)
+    await cut_off(await group.start(number), start)
     again = await group.start(number)
     await group.led({1, 2})
     await equal(again, other)

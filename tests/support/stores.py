@@ -91,3 +91,11 @@ def queue_units(root: Path) -> dict[str, bytes]:
 def index_contents(root: Path) -> list[bytes]:
     """What the index files hold, without their names (which are times)."""
     return [path.read_bytes() for path in sorted((root / "index").iterdir())]
+
+
+def spoil(root: Path, offset: int, size: int = 4) -> None:
+    """Write something else into the log of a store, within one file."""
+    start, file = max((int(path.name), path) for path in (root / "commitlog").iterdir() if int(path.name) <= offset)
+    with file.open("r+b") as log:
+        log.seek(offset - start)
+        log.write(b"\xff" * size)

@@ -15,8 +15,9 @@ sentence for the operator, when it keeps its former state.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from os import PathLike
 from typing import NamedTuple
 
 from eruca.remoting.audit import audit_log
@@ -25,12 +26,13 @@ LOOK_EVERY = 5.0
 """Seconds between two looks at the files."""
 
 Read = Callable[[], Iterable[str]]
+Files = Iterable[str | PathLike[str]]
 Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 class _Part(NamedTuple):
     read: Read
-    files: Callable[[], Iterable[Path]]
+    files: Callable[[], Files]
 
 
 class Reloads:
@@ -40,7 +42,7 @@ class Reloads:
         self._parts: dict[str, _Part] = {}
         self._seen: dict[str, Stamp] = {}
 
-    def add(self, name: str, read: Read, *, files: Callable[[], Iterable[Path]] = tuple) -> None:
+    def add(self, name: str, read: Read, *, files: Callable[[], Files] = tuple) -> None:
         """Register a part; without ``files`` it is read on SIGHUP only. Raises ValueError for a name that is taken."""
         if name in self._parts:
             raise ValueError(f"the part {name} is registered already")
@@ -77,13 +79,13 @@ class Reloads:
                 audit_log.info("reload_changed", part=name, change=change)
 
 
-def _stamp(files: Iterable[Path]) -> Stamp:
+def _stamp(files: Files) -> Stamp:
     """What distinguishes one content of the files from another, without reading them."""
     found = []
     for file in files:
         try:
-            status = file.stat()
+            status = os.stat(file)
         except OSError:
             continue
-        found.append((str(file), status.st_ino, status.st_size, status.st_mtime_ns))
+        found.append((os.fspath(file), status.st_ino, status.st_size, status.st_mtime_ns))
     return tuple(found)

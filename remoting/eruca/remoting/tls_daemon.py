@@ -11,7 +11,6 @@ import asyncio
 import dataclasses
 import tempfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from eruca.remoting.clock import now_ms
@@ -94,7 +93,7 @@ class DaemonTls:
         """Have the files read again when they were replaced."""
         for name, files in self._files.items():
             if files is not None:
-                reloads.add(f"certificates of the {name}", files.read, files=partial(_paths, files))
+                reloads.add(f"certificates of the {name}", files.read, files=files.paths)
 
     # ------------------------------------------------------------------ expiry
 
@@ -129,7 +128,3 @@ class DaemonTls:
 
 
 _RENEW = "replace its files: they are read again without a restart"
-
-
-def _paths(files: TlsFiles) -> list[Path]:
-    return [Path(file) for file in files.paths()]

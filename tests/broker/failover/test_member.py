@@ -76,7 +76,7 @@ def test_a_log_with_damage_is_the_masters_up_to_there_whatever_its_epochs_say(da
 
 @pytest.mark.parametrize(("damaged_at", "end"), [(None, 30), (25, 25)])
 def test_a_log_without_epochs_is_taken_over_up_to_its_damage(damaged_at: int | None, end: int) -> None:
-    answer = Welcomed(5, (Epoch(1, 0), Epoch(5, 30)), 40, 40, same=30)
+    answer = Welcomed(5, (Epoch(1, 0), Epoch(5, 30)), 40, 40, same=end)
     step = Rules().step(replace(FOLLOWER, epochs=(), damaged_at=damaged_at), answer)
     assert step.actions[0] == (Note((Epoch(1, 0),)) if end == 30 else CutTo(end, (Epoch(1, 0),)))
     assert (step.member.end, step.member.confirmed) == (end, end)

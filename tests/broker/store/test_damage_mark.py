@@ -11,7 +11,7 @@ from eruca.broker.store.backup import back_up, restore
 from eruca.broker.store.cut import intend_cut
 from eruca.broker.store.damage_mark import forget_damage, mark_damage, read_damage
 from eruca.broker.store.store_id import read_store_id
-from tests.support.stores import put, small_config
+from tests.support.stores import put, small_config, spoil
 
 
 def written(root: Path) -> list[int]:
@@ -21,13 +21,6 @@ def written(root: Path) -> list[int]:
     starts = [put(store, "T", 0, b"%d" % number * 20) for number in range(30)]
     assert store.close() is None
     return starts
-
-
-def spoil(root: Path, offset: int) -> None:
-    """Write something else into the log."""
-    with sorted((root / "commitlog").iterdir())[offset // 8192].open("r+b") as file:
-        file.seek(offset % 8192)
-        file.write(b"\xff\xff\xff\xff")
 
 
 def reopened(root: Path, boot: str | None = "b001") -> int | None:

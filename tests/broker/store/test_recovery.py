@@ -12,7 +12,7 @@ from eruca.broker.store import Store, StoreDamaged
 from eruca.broker.store.recover import FILLER_TOPIC
 from eruca.protocol.message import TRANSACTION_ROLLBACK
 from eruca.protocol.record import decode_record
-from tests.support.stores import Clock, bodies, index_contents, open_store, put, queue_units, small_config
+from tests.support.stores import Clock, bodies, index_contents, open_store, put, queue_units, small_config, spoil
 
 
 def text(number: int) -> bytes:
@@ -173,13 +173,6 @@ def test_damage_in_the_middle_cuts_nothing_off(tmp_path: Path) -> None:
     store.close()
 
 
-def damage(root: Path, place: int, size: int) -> None:
-    log = root / "commitlog" / f"{place // 8192 * 8192:020d}"
-    with log.open("r+b") as file:
-        file.seek(place % 8192)
-        file.write(b"\xff" * size)
-
-
 @pytest.mark.parametrize("abort", [False, True])
 def test_a_lost_slot_repeats_the_next_message_and_damage_is_covered(tmp_path: Path, abort: bool) -> None:
     store = open_store(tmp_path)
@@ -189,7 +182,7 @@ def test_a_lost_slot_repeats_the_next_message_and_damage_is_covered(tmp_path: Pa
     store.close()
     lost = units[5]
     assert lost is not None
-    damage(tmp_path, lost[0], lost[1])
+    spoil(tmp_path, lost[0], lost[1])
     if abort:
         (tmp_path / "abort").touch()
 
@@ -214,7 +207,7 @@ def test_the_last_messages_of_a_queue_lost_keep_their_units(tmp_path: Path) -> N
     last, only = store.unit("A", 0, 4), store.unit("Only", 0, 0)
     assert last is not None and only is not None
     store.close()
-    damage(tmp_path, last[0], only[0] + only[1] - last[0])
+    spoil(tmp_path, last[0], only[0] + only[1] - last[0])
 
     store = Store(small_config(tmp_path))
     assert sorted(store.open().lost_units) == [("A", 0, 4), ("Only", 0, 0)]
@@ -279,7 +272,7 @@ def test_a_torn_record_at_the_end_is_dropped_and_said(tmp_path: Path) -> None:
     assert last is not None
     store.close()
     (tmp_path / "abort").touch()
-    damage(tmp_path, last[0] + 95, 4)
+    spoil(tmp_path, last[0] + 95, 4)
 
     store = Store(small_config(tmp_path))
     report = store.open()
@@ -302,7 +295,7 @@ def test_a_body_that_holds_a_record_is_not_taken_for_one(tmp_path: Path) -> None
     outer = put(store, "T", 0, first * 3)
     put(store, "T", 0, b"last")
     store.close()
-    damage(tmp_path, outer + 8, 4)
+    spoil(tmp_path, outer + 8, 4)
     store = Store(small_config(tmp_path))
     report = store.open()
     assert [one.start for one in report.damages] == [outer]

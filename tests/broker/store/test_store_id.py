@@ -16,7 +16,7 @@ from eruca.broker.store.cut import intend_cut
 from eruca.broker.store.epoch_file import read_epochs, write_epochs
 from eruca.broker.store.store_id import read_store_id
 from eruca.remoting.operating_system import boot_id
-from tests.support.stores import put, small_config
+from tests.support.stores import put, small_config, spoil
 
 BOOT, NEXT_BOOT = "0b1d0000-0001", "0b1d0000-0002"
 COUNT = 60
@@ -51,14 +51,6 @@ def written(root: Path, flush: str = "ASYNC_FLUSH") -> tuple[str, list[int]]:
 def killed(root: Path) -> None:
     """As if the store had not been closed."""
     (root / "abort").touch()
-
-
-def spoil(root: Path, offset: int, size: int = 4) -> None:
-    """Write something else into the log."""
-    files = sorted((root / "commitlog").iterdir())
-    with files[offset // 8192].open("r+b") as file:
-        file.seek(offset % 8192)
-        file.write(b"\xff" * size)
 
 
 def test_an_id_is_as_long_as_no_other_can_be_the_same_and_stays(tmp_path: Path) -> None:

@@ -342,7 +342,7 @@ class Rules:
         return Step(member)
 
     def _join(self, member: Member, answer: Welcomed) -> Step:
-        if not member.epochs and 0 < member.end == answer.same:
+        if not member.epochs and 0 < member.sound_end == answer.same:
             return self._adopt(member, answer)
         end = self.cut_point(member, answer)
         if end is None:

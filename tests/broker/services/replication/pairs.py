@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from eruca.broker.config import BrokerRole, FlushDiskType
+from eruca.broker.store import FileSystem
+from eruca.broker.store.cut import intend_cut
 from tests.support.desk import Desk
 
 FILE = 16 << 10
@@ -57,6 +59,13 @@ def end(desk: Desk) -> int:
 async def followed(master: Desk) -> None:
     """Wait until a slave has reported to the master where its log ends."""
     await until(lambda: any(slave.next >= 0 for slave in master.broker.slaves.connected))
+
+
+async def cut_off(desk: Desk, at: int) -> None:
+    """Wait until a broker is to be cut off there, stop it, and cut it off, as ``mqbroker`` does between two starts."""
+    await until(lambda: desk.app.cut_to == at)
+    await desk.stop()
+    assert intend_cut(desk.broker.store.config, at, FileSystem(), as_master=True) is not None
 
 
 async def caught_up(master: Desk, slave: Desk) -> None:

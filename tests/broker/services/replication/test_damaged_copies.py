@@ -10,24 +10,17 @@ from eruca.broker.config import BrokerRole
 from eruca.broker.store import FileSystem
 from eruca.broker.store.cut import intend_cut
 from eruca.broker.store.damage_mark import read_damage
-from tests.broker.services.replication.pairs import caught_up, end, filled, log_bytes, master_of, slave_of, until
-from tests.support.desk import Desk
-
-
-def spoil(desk: Desk, offset: int) -> None:
-    """Write something else into a log of one file."""
-    (file,) = (desk.folder / "store" / "commitlog").iterdir()
-    with file.open("r+b") as log:
-        log.seek(offset)
-        log.write(b"\xff\xff\xff\xff")
-
-
-async def cut(slave: Desk, at: int) -> None:
-    """Wait until a slave wants to be cut off there, and start it again as ``mqbroker`` does."""
-    await until(lambda: slave.app.cut_to == at)
-    await slave.stop()
-    assert intend_cut(slave.broker.store.config, at, FileSystem(), as_master=True) is not None
-    await slave.start()
+from tests.broker.services.replication.pairs import (
+    caught_up,
+    cut_off,
+    end,
+    filled,
+    log_bytes,
+    master_of,
+    slave_of,
+    until,
+)
+from tests.support.stores import spoil
 
 
 @pytest.mark.parametrize("at", [0, 5, 18], ids=["its first message", "in its middle", "near its end"])
@@ -38,11 +31,12 @@ async def test_it_is_copied_again_from_the_damage_on(tmp_path: Path, at: int) ->
         async with slave_of(tmp_path / "slave", master.broker.ha_address) as slave:
             await caught_up(master, slave)
             await slave.stop()
-            spoil(slave, starts[at])
+            spoil(slave.folder / "store", starts[at])
             filled(master, 5, first=20)
             await slave.start()
             assert end(slave) < end(master)
-            await cut(slave, starts[at])
+            await cut_off(slave, starts[at])
+            await slave.start()
             await caught_up(master, slave)
             assert log_bytes(slave) == log_bytes(master)
             assert read_damage(slave.folder / "store") is None
@@ -56,7 +50,7 @@ async def test_nothing_is_cut_off_where_the_master_lacks_what_follows_the_damage
         async with slave_of(tmp_path / "slave", master.broker.ha_address) as slave:
             await caught_up(master, slave)
             await slave.stop()
-            spoil(slave, starts[5])
+            spoil(slave.folder / "store", starts[5])
             await master.stop()
             assert intend_cut(master.broker.store.config, starts[10], FileSystem()) is not None
             await master.start()

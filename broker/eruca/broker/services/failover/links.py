@@ -49,7 +49,7 @@ class TcpLinks:
     async def _hello(self, epoch: int) -> Hello:
         member = self.master.driver.member
         lacks_epochs = member.end > 0 and not member.epochs
-        tail = await asyncio.to_thread(tail_of, self._log, member.end) if lacks_epochs else None
+        tail = await asyncio.to_thread(tail_of, self._log, member.sound_end) if lacks_epochs else None
         return Hello(self._group, self._me.broker_id, self._me.store, epoch, tail)
 
     def protocol(self, address: str) -> asyncio.Protocol:

@@ -205,11 +205,10 @@ class HAClient:
         if waiter is not None:
             await waiter
         try:
-            damaged_at = None
-            if end:
-                damaged_at = read_damage(self._store.config.store_path_root_dir, self._store.replicator.begin_offset)
-                silence = self._settings.ha_housekeeping_interval / 1000
-                await check_log(address, await self._tail(end, damaged_at), silence, self._tls)
+            if not end:
+                return True
+            tail, damaged_at = await asyncio.to_thread(self._tail, end)
+            await check_log(address, tail, self._settings.ha_housekeeping_interval / 1000, self._tls)
             if damaged_at is not None:
                 log.warning("damage_cut_off", master=address, cut=damaged_at, end=end)
                 self.on_damage(damaged_at)
@@ -223,9 +222,12 @@ class HAClient:
             return False
         return True
 
-    async def _tail(self, end: int, sound_end: int | None) -> Tail:
+    def _tail(self, end: int) -> tuple[Tail, int | None]:
+        """The end of this log up to its first damage, and where that begins. Reads files. Raises CopyRefused."""
+        replicator = self._store.replicator
         try:
-            return await asyncio.to_thread(self._store.replicator.tail, end, sound_end)
+            damaged_at = read_damage(self._store.config.store_path_root_dir, replicator.begin_offset)
+            return replicator.tail(end, damaged_at), damaged_at
         except OSError as fault:
             raise CopyRefused(f"the end of this log cannot be read: {fault}") from None
 
