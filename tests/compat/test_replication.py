@@ -18,6 +18,7 @@ from tests.compat.replicas import (
     log_of,
     messages,
     name_server,
+    pulled,
     send,
     start,
     text,
@@ -27,6 +28,8 @@ from tests.compat.transcript import java_mqadmin
 from tests.support import raw
 from tests.support.eruca import ErucaBroker, ErucaNameServer
 from tests.support.java import Judge
+from tests.support.ports import free_broker_port
+from tests.support.stores import spoil
 
 QUERY, COMMIT, OFFSET, CREATE_GROUP, RUNTIME, CHANGE = 12, 15, 14, 200, 28, 25
 PAIRS = [("apache", "eruca", "apache"), ("eruca", "apache", "eruca"), ("apache", "eruca", "eruca")]
@@ -85,6 +88,29 @@ def test_a_slave_of_the_other_kind_has_the_same_log(
         slave.discard()
         master.discard()
     assert log_of(slave) == log_of(master)
+
+
+@pytest.mark.parametrize(("names", "master_kind"), [("eruca", "apache"), ("apache", "eruca")], indirect=["names"])
+def test_our_slave_whose_log_was_damaged_copies_it_again_from_there(
+    tmp_path: Path, names: str, master_kind: str
+) -> None:
+    settings = {**SLAVE, "listenPort": str(free_broker_port())}  # it starts again by itself
+    master = start(master_kind, tmp_path / "master", names, SETTINGS)
+    slave = start("eruca", tmp_path / "slave", names, settings)
+    try:
+        assert set(send(master, range(40))) == {0}
+        wait_for(lambda: log_of(slave) == log_of(master), "equal logs", 60)
+        slave.process.kill()
+        spoil(slave.store, pulled(master, 1)[5].physical_offset)
+        assert set(send(master, range(40, 60))) == {0}
+        slave.discard()
+        slave = start("eruca", tmp_path / "slave", names, settings)
+        wait_for(lambda: log_of(slave) == log_of(master), "equal logs after the damage", 60)
+        wait_for(lambda: messages(slave, 1) == messages(master, 1), "equal queues after the damage")
+        assert "damage_cut_off" in slave.process.output
+    finally:
+        slave.discard()
+        master.discard()
 
 
 @pytest.mark.parametrize(("names", "master_kind", "slave_kind"), PAIRS, indirect=["names"])
