@@ -17,6 +17,7 @@ from statistics import median
 
 import pytest
 
+from eruca.broker.store.store_id import read_store_id
 from tests.support.disks import needs_lossy_disk
 from tests.support.etcd import needs_etcd
 from tests.support.failover_cluster import FailoverCluster
@@ -46,6 +47,9 @@ async def kill(group: FailoverCluster, dice: random.Random, master: int) -> None
         group.kill(number)
     await asyncio.sleep(dice.choice((0.0, 0.5, 4.5)))
     await asyncio.gather(*(group.start(number) for number in targets))
+    for number in targets:
+        clock, kept = group.machines[number].clock, read_store_id(group.store(number))
+        assert clock is None or (kept is not None and kept.boot == clock.boot_id), "it knows that the power failed"
 
 
 async def stop(group: FailoverCluster, dice: random.Random, master: int) -> None:
@@ -134,9 +138,11 @@ async def without_power(group: FailoverCluster, dice: random.Random, targets: li
         if group.brokers[number].running:
             group.kill(number)
     for number in targets:
-        disk = group.machines[number].disk
+        disk, clock = group.machines[number].disk, group.machines[number].clock
         assert disk is not None
         await asyncio.to_thread(disk.come_back)
+        if clock is not None:
+            clock.boot()
     await asyncio.gather(*(group.start(number) for number in targets))
 
 

@@ -47,10 +47,18 @@ class InMemory(Machines):
     in_memory = True
 
 
-def searched(brokers: int, bounds: Bounds, *, most: int | None = None, machines: Machines | None = None) -> Search:
+class SyncFlush(Machines):
+    """A power failure takes what was not flushed, or tears it; the broker keeps its store."""
+
+    flushes_late = True
+
+
+def searched(
+    brokers: int, bounds: Bounds, *, most: int | None = None, machines: Machines | None = None, in_set: int = 1
+) -> Search:
     search = Search(Rules(), bounds, machines=machines)
     begin = time.monotonic()
-    complete = search.run(first_world(brokers), most=most)
+    complete = search.run(first_world(brokers, in_set=in_set), most=most)
     took = f"{time.monotonic() - begin:.0f} s, {'all' if complete else 'the nearest'}"
     print(f"{brokers} brokers, {bounds}: {search.states:,} states in {took}")
     assert complete is (most is None)
@@ -136,6 +144,24 @@ def test_three_brokers_lose_nothing_in_the_nearest_of_more_worlds() -> None:
     searched(3, Bounds(messages=2, epochs=4, faults=1), most=1_000_000)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("in_set", [1, 2])
+def test_two_brokers_lose_nothing_that_was_flushed_when_power_failures_tear_their_logs(in_set: int) -> None:
+    search = searched(2, Bounds(messages=2, epochs=3, faults=2), machines=SyncFlush(), in_set=in_set)
+    for epoch in (2, 3):
+        assert {(epoch, 1, 0), (epoch, 2, 0), (epoch, 1, 2), (epoch, 2, 2)} <= search.met
+
+
+@LONG_ONLY
+@pytest.mark.parametrize(
+    ("brokers", "bounds"),
+    [(2, Bounds(3, 3, 1)), (2, Bounds(2, 4, 1)), (3, Bounds(1, 2, 1)), (3, Bounds(1, 2, 2))],
+    ids=str,
+)
+def test_brokers_lose_nothing_that_was_flushed_in_more_worlds(brokers: int, bounds: Bounds) -> None:
+    searched(brokers, bounds, machines=SyncFlush())
+
+
 # ---- what the search leaves out
 
 
@@ -143,6 +169,7 @@ def test_three_brokers_lose_nothing_in_the_nearest_of_more_worlds() -> None:
     ("brokers", "bounds", "machines"),
     [
         pytest.param(2, Bounds(1, 3, 1), Machines(), id="messages"),
+        pytest.param(2, Bounds(1, 3, 1), SyncFlush(), id="messages that are flushed late"),
         pytest.param(2, Bounds(0, 3, 1, 1), Machines(), id="tables on the disks"),
         pytest.param(2, Bounds(0, 3, 1, 1), InMemory(), id="tables in memory"),
         pytest.param(3, Bounds(0, 2, 0), Machines(), id="3 brokers"),
@@ -217,6 +244,20 @@ class KeepsItsStore(Machines):
 
     def store_after_loss(self, member: Member) -> str:
         return member.store
+
+
+class ForgetsDamage(SyncFlush):
+    """A broker whose log was torn takes what is behind the damage for its master's."""
+
+    def damaged_at(self, flushed: int) -> int | None:
+        return None
+
+
+class CutsBehindDamage(Rules):
+    """A log is compared by its epochs up to its end, damage or not."""
+
+    def cut_point(self, member: Member, answer: Welcomed) -> int | None:
+        return super().cut_point(replace(member, damaged_at=None), answer)
 
 
 class AnswersAtOnce(Rules):
@@ -317,6 +358,8 @@ def with_an_old_report_of_tables() -> World:
         ),
         pytest.param(Rules(), ChangesBlindly(), Machines(), two(1), Bounds(2, 3, 0), id="blind change"),
         pytest.param(Rules(), Etcd(), KeepsItsStore(), two(2), Bounds(1, 3, 1), id="lost tail"),
+        pytest.param(Rules(), Etcd(), ForgetsDamage(), two(2), Bounds(1, 3, 1), id="damage that nobody knows of"),
+        pytest.param(CutsBehindDamage(), Etcd(), SyncFlush(), two(2), Bounds(1, 3, 1), id="cut behind damage"),
         pytest.param(
             AnswersAtOnce(), Etcd(), Machines(), two(1), Bounds(0, 3, 0, 1), id="a change answered before all have it"
         ),

@@ -1,6 +1,8 @@
-"""A clock of one's own for a process: its wall clock is off by what the test says, its monotonic one is right.
+"""A clock and a boot of one's own for a process: its wall clock is off by what the test says, its monotonic one is
+right, and the machine has been booted as often as the test says.
 
-Owns a small library in C that is loaded before libc (LD_PRELOAD), and the file in which it reads by how much.
+Owns a small library in C that is loaded before libc (LD_PRELOAD), the file in which it reads by how much, and the one
+that is read in place of the kernel's id of the boot.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ _SOURCE = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <time.h>
@@ -47,6 +51,27 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone) {
     return done;
 }
 
+static const char *of_this_boot(const char *path) {
+    const char *other = getenv("SHIFTED_BOOT");
+    return other && path && !strcmp(path, "/proc/sys/kernel/random/boot_id") ? other : path;
+}
+
+#define OPEN(name)                                                        \
+    int name(const char *path, int flags, ...) {                          \
+        static int (*real)(const char *, int, ...);                       \
+        if (!real) real = dlsym(RTLD_NEXT, #name);                        \
+        mode_t mode = 0;                                                  \
+        if (flags & (O_CREAT | __O_TMPFILE)) {                            \
+            va_list more;                                                 \
+            va_start(more, flags);                                        \
+            mode = va_arg(more, mode_t);                                  \
+            va_end(more);                                                 \
+        }                                                                 \
+        return real(of_this_boot(path), flags, mode);                     \
+    }
+OPEN(open)
+OPEN(open64)
+
 time_t time(time_t *to) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -67,10 +92,15 @@ def shifted_clock(folder: Path) -> Path | None:
 
 
 class Clock:
-    """By how many seconds the wall clock of a process is off; ``shift`` may be called while it runs."""
+    """By how many seconds the wall clock of a process is off; ``shift`` may be called while it runs. ``boot`` is how
+    often its machine was booted: processes that start from then on see it."""
 
     def __init__(self, library: Path, file: Path) -> None:
         file.write_bytes(bytes(8))
+        self._booted = file.with_name(f"{file.name}.boot")
+        self._boots = 0
+        self.boot_id = ""
+        self.boot()
         self._library = library
         self._file = file
         with file.open("r+b") as opened:
@@ -78,7 +108,17 @@ class Clock:
 
     def env(self) -> dict[str, str]:
         """What the process needs."""
-        return {"LD_PRELOAD": str(self._library), "SHIFTED_CLOCK": str(self._file)}
+        return {
+            "LD_PRELOAD": str(self._library),
+            "SHIFTED_CLOCK": str(self._file),
+            "SHIFTED_BOOT": str(self._booted),
+        }
+
+    def boot(self) -> None:
+        """The machine is booted, the first time or again."""
+        self._boots += 1
+        self.boot_id = f"b0010000-0000-0000-0000-{self._boots:012}"
+        self._booted.write_text(f"{self.boot_id}\n")
 
     def shift(self, seconds: int) -> None:
         """Let the clock jump."""

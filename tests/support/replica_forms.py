@@ -32,7 +32,7 @@ from eruca.broker.failover.events import Read
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Replica, Replicas
 from eruca.broker.failover.member import Known, Member, Rules, State
-from tests.support.replica_worlds import OLD, PRESENT, Broker, Post, Request
+from tests.support.replica_worlds import OLD, PRESENT, Broker, Post, Request, settled
 
 Names = tuple[int, ...]
 """The new id of each broker."""
@@ -97,7 +97,8 @@ class Forms:
                 return broker._replace(member=_remembering(member, known.group, awaits=awaits, echoes=echoes))
             member, known = replace(member, state=State.SEEKING, known=None, proposed=None, tables=0), None
         if known is None or known.revision == OLD:
-            member = self._rules.step(member, Read(group, PRESENT)).member
+            step = self._rules.step(member, Read(group, PRESENT))
+            member = settled(step, broker.log)
         if not leads and member.state in _FREE:
             member = replace(member, state=State.SEEKING, tables=0)
         elif member.state is not State.FOLLOWING:
@@ -148,7 +149,14 @@ def nameless(broker: Broker, group: Group) -> tuple[object, ...]:
         member.store[1:],
         (_of_group(known.group, me), known.revision) if known is not None else None,
         _of_group(proposed, me) if proposed is not None else None,
-        (member.confirmed, member.tables, member.tables_confirmed, member.has_tables, member.forgotten),
+        (
+            member.confirmed,
+            member.tables,
+            member.tables_confirmed,
+            member.has_tables,
+            member.forgotten,
+            member.sound_end,
+        ),
         tuple(sorted((each.store[1:], each.end, each.follows, each.tables) for each in member.replicas)),
         broker[1:],
     )

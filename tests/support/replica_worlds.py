@@ -32,6 +32,7 @@ from eruca.broker.failover.events import (
     CutTo,
     Event,
     HandOver,
+    Join,
     MasterLost,
     MasterSilent,
     Noted,
@@ -39,6 +40,7 @@ from eruca.broker.failover.events import (
     Read,
     ReplicaLost,
     Reported,
+    StepDown,
     Stored,
     TablesChanged,
     TablesCopied,
@@ -47,7 +49,7 @@ from eruca.broker.failover.events import (
 )
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Report
-from eruca.broker.failover.member import Member, Rules, State
+from eruca.broker.failover.member import Member, Rules, State, Step
 
 Label = tuple[object, ...]
 """What happened between two worlds."""
@@ -56,6 +58,8 @@ Log = tuple[int, ...]
 
 OLD, PRESENT = 0, 1
 """Revisions of etcd's key."""
+TORN = -1
+"""What a log has where a power failure has torn it: no epoch's."""
 
 
 class Broker(NamedTuple):
@@ -129,6 +133,12 @@ class Machines:
 
     in_memory = False
     """Whether the tables are such as are in memory only."""
+    flushes_late = False
+    """Whether a master gives replicas what it has not flushed yet (SYNC_FLUSH), and a power failure takes that."""
+
+    def damaged_at(self, flushed: int) -> int | None:
+        """What a broker knows of its log that the power failure has torn behind what was flushed."""
+        return flushed
 
     def tables_after_kill(self, tables: Log) -> Log:
         """What a broker that is killed has of its tables when it starts again."""
@@ -174,7 +184,7 @@ class Moves:
     def does(self, broker: Broker, event: Event) -> Move:
         """What a broker does at an event."""
         step = self._rules.step(broker.member, event)
-        member, me = step.member, broker.member.broker_id
+        member, me = settled(step, broker.log), broker.member.broker_id
         log, base, begins, tells = broker.log, broker.base, False, None
         asks = []
         for action in step.actions:
@@ -237,7 +247,12 @@ class Moves:
         member = broker.member
         if len(broker.log) < self._bounds.messages:
             longer = broker._replace(log=(*broker.log, member.epoch))
-            yield self.does(longer, Stored(member.end + 1))
+            if self._machines.flushes_late:
+                yield Move((member.broker_id, "writes"), longer)
+            else:
+                yield self.does(longer, Stored(member.end + 1))
+        if len(broker.log) > member.end:
+            yield self.does(broker, Stored(len(broker.log)))
         if len(broker.tables) < self._bounds.changes:
             changed = broker._replace(tables=(*broker.tables, member.epoch))
             yield self.does(changed, TablesChanged(changed.number))
@@ -251,7 +266,8 @@ class Moves:
         known = broker.member.known
         if known is None or known.group.master_epoch >= self._bounds.epochs:
             return None
-        return self.does(broker, MasterSilent())
+        move = self.does(flushed(broker), MasterSilent())
+        return move if move.broker.member.state is State.CANDIDATE else self.does(broker, MasterSilent())
 
     def may_stand(self, broker: Broker, brokers: Sequence[Broker]) -> bool:
         """Whether it may be a broker's turn; one that was killed and has lost tables goes only when it is first.
@@ -262,10 +278,7 @@ class Moves:
         if member.has_tables or not self._machines.in_memory or member.known is None:
             return True
         me = member.broker_id
-        candidates = [
-            Candidate(each.broker_id, each.store, each.epoch, each.end, int(each.broker_id != me), each.has_tables)
-            for each in (other.member for other in brokers)
-        ]
+        candidates = [each.member.candidate(int(each.member.broker_id != me)) for each in brokers]
         best = self._machines.first(member.known.group, candidates)
         return best is not None and best.broker_id == me
 
@@ -275,7 +288,7 @@ class Moves:
             return None
         step = self._rules.step(master.member, Asked(broker.member.broker_id))
         [answer] = [action.answer for action in step.actions if isinstance(action, Welcome)]
-        moves = [self.does(broker, answer)]
+        moves = [self.does(flushed(broker), answer)]
         joined = moves[0].broker
         if not self._bounds.changes and joined.member.state is State.FOLLOWING:
             moves.append(self.does(joined, TablesCopied(answer.master_epoch, 1)))
@@ -286,15 +299,26 @@ class Moves:
         member, its = broker.member, master.member
         if member.state is not State.FOLLOWING or not hears(broker, master):
             return
-        epoch, at = master.member.epoch, member.end
+        epoch, at = master.member.epoch, len(broker.log)
         if self._bounds.changes and member.tables < master.number:
             equal = broker._replace(tables=master.tables)
             yield self.does(equal, TablesCopied(epoch, master.number))
-        if at < its.end and (member.tables or not self._bounds.changes):
-            part = lists.at(its.epochs, at)
-            longer = broker._replace(log=(*broker.log, master.log[at]))
-            yield self.does(longer, Copied(epoch, part, at + 1, its.confirmed))
+        if at < len(master.log) and (member.tables or not self._bounds.changes):
+            yield from self._copies_next(broker, its, master.log[at])
         yield self.does(broker, Copied(epoch, None, at, its.confirmed))
+
+    def _copies_next(self, broker: Broker, its: Member, byte: int) -> Iterator[Move]:
+        """The next byte of a master's log comes: its epoch is on the disk first, then it is written, then flushed."""
+        member, at = broker.member, len(broker.log)
+        part = lists.at(its.epochs, at)
+        longer = broker._replace(log=(*broker.log, byte))
+        if not self._machines.flushes_late:
+            yield self.does(longer, Copied(its.epoch, part, at + 1, its.confirmed))
+        elif part is None or part in member.epochs:
+            yield Move((member.broker_id, "writes what it copies"), longer)
+        else:
+            epochs = lists.begin(member.epochs, part.epoch, part.start)
+            yield Move((member.broker_id, "notes", part), broker._replace(member=replace(member, epochs=epochs)))
 
     def told(self, broker: Broker, post: Post) -> Move:
         """What a broker does when it hears a report."""
@@ -303,10 +327,15 @@ class Moves:
     def fails(self, broker: Broker, may_be_alone: bool) -> Iterator[Move]:
         """What becomes of a broker by a fault of its machine."""
         member = broker.member
+        left = self._machines.tables_after_kill(broker.tables)
         if not (self._machines.in_memory and may_be_alone):
-            killed = Member(member.broker_id, member.store, member.end, member.epochs)
-            left = self._machines.tables_after_kill(broker.tables)
+            killed = Member(
+                member.broker_id, member.store, len(broker.log), member.epochs, damaged_at=member.damaged_at
+            )
             yield Move((member.broker_id, "is killed"), Broker(killed, broker.log, left))
+        if self._machines.flushes_late:
+            yield from self._loses_power(broker, left)
+            return
         store = self._machines.store_after_loss(member)
         for end in sorted({max(member.end - 1, 0), 0}):
             if end < member.end:
@@ -314,12 +343,35 @@ class Moves:
                 label = (member.broker_id, "loses its log from", end, "on")
                 yield Move(label, Broker(lost, broker.log[:end]))
 
+    def _loses_power(self, broker: Broker, left: Log) -> Iterator[Move]:
+        """What was flushed remains; what was written behind it may be gone, or torn with something behind it."""
+        member, flushed = broker.member, broker.member.end
+        for torn in ((), (TORN,), (TORN, member.epoch)):
+            damaged_at = self._machines.damaged_at(flushed) if torn else member.damaged_at
+            if member.damaged_at is not None:
+                damaged_at = member.damaged_at  # the first one
+            end = flushed + len(torn)
+            after = Member(member.broker_id, member.store, end, member.epochs, damaged_at=damaged_at)
+            yield Move((member.broker_id, "loses power", torn), Broker(after, (*broker.log[:flushed], *torn), left))
+
 
 def first_world(brokers: int, *, in_set: int = 1) -> World:
     """Broker 0 was the master in epoch 1, of a set of ``in_set`` brokers; nothing is stored."""
     stores = tuple((broker, chr(97 + broker)) for broker in range(in_set))
     group = Group(0, 1, frozenset(range(in_set)), 0, stores)
     return World(group, tuple(Broker(Member(broker, chr(97 + broker)), ()) for broker in range(brokers)))
+
+
+def settled(step: Step, log: Log) -> Member:
+    """What a broker knows after a step: one that leads or follows no more, or another one, flushes what it has."""
+    if any(isinstance(action, StepDown | Join) for action in step.actions):
+        return replace(step.member, end=len(log))
+    return step.member
+
+
+def flushed(broker: Broker) -> Broker:
+    """A broker that has flushed what it has."""
+    return broker._replace(member=replace(broker.member, end=len(broker.log)))
 
 
 def hears(broker: Broker, master: Broker) -> bool:

@@ -97,3 +97,15 @@ def test_what_a_master_has_behind_damage_is_of_its_own_epoch(damaged_at: int | N
     candidate = replace(FOLLOWER, state=State.CANDIDATE, proposed=elected, damaged_at=damaged_at)
     step = Rules().step(candidate, Changed(2))
     assert step.actions == (Note(epochs),) and step.member.damaged_at is None
+
+
+@pytest.mark.parametrize(
+    ("damaged_at", "epoch", "end"), [(None, 4, 30), (25, 4, 25), (20, 2, 20), (0, 0, 0), (30, 4, 30)]
+)
+def test_what_is_behind_damage_lets_nobody_go_first(damaged_at: int | None, epoch: int, end: int) -> None:
+    candidate = replace(FOLLOWER, damaged_at=damaged_at).candidate(7)
+    assert (candidate.epoch, candidate.end, candidate.priority) == (epoch, end, 7)
+
+
+def test_an_epoch_without_a_byte_counts_for_a_candidate() -> None:
+    assert replace(FOLLOWER, epochs=(*FOLLOWER.epochs, Epoch(5, 30))).candidate(0).epoch == 5

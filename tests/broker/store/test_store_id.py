@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -13,10 +15,11 @@ from eruca.broker.store import FileSystem, RecoveryStopped, Store
 from eruca.broker.store.backup import back_up, restore
 from eruca.broker.store.backup_files import BackupFault
 from eruca.broker.store.cut import intend_cut
+from eruca.broker.store.damage_mark import read_damage
 from eruca.broker.store.epoch_file import read_epochs, write_epochs
 from eruca.broker.store.store_id import read_store_id
 from eruca.remoting.operating_system import boot_id
-from tests.support.stores import put, small_config, spoil
+from tests.support.stores import Clock, put, small_config, spoil
 
 BOOT, NEXT_BOOT = "0b1d0000-0001", "0b1d0000-0002"
 COUNT = 60
@@ -57,7 +60,7 @@ def test_an_id_is_as_long_as_no_other_can_be_the_same_and_stays(tmp_path: Path) 
     one, other = id_of(tmp_path / "one"), id_of(tmp_path / "other")
     assert len(one) == 32 and one != other
     assert id_of(tmp_path / "one") == id_of(tmp_path / "one", NEXT_BOOT) == one
-    assert read_store_id(tmp_path / "one") == (one, NEXT_BOOT)
+    assert read_store_id(tmp_path / "one") == (one, NEXT_BOOT, "ASYNC_FLUSH")
 
 
 def test_this_machine_says_which_boot_it_is() -> None:
@@ -110,6 +113,116 @@ def test_damage_in_the_log_takes_the_id(tmp_path: Path, how: str) -> None:
     if how == "killed":
         killed(tmp_path)
     assert id_of(tmp_path) != before
+
+
+# ---------------------------------------------------------------------- what a power failure leaves under SYNC_FLUSH
+
+
+class Torn:
+    """A store that was open with SYNC_FLUSH when the power failed: its last messages were not flushed, and one of
+    them has not come to the disk, but some behind it have."""
+
+    def __init__(self, folder: Path, flushed: Callable[[Store], object], flush: str = "SYNC_FLUSH") -> None:
+        clock = Clock()
+        store = Store(small_config(folder / "open", flush_disk_type=flush), clock, boot=BOOT)
+        store.open()
+        self.id = store.store_id
+        for _ in range(10):
+            put(store, "T", 0, b"flushed")
+        store.flush()
+        store.persist()
+        clock.now += 1000
+        starts = [put(store, "T", 0, b"not flushed") for _ in range(10)]
+        flushed(store)
+        self.root, self.damage = folder / "torn", starts[4]
+        shutil.copytree(folder / "open", self.root)
+        assert store.close() is None
+        spoil(self.root, self.damage, 100)
+
+
+def nothing(store: Store) -> None:
+    """Nothing was flushed since the mark."""
+
+
+def flushed_with(store: Store, *names: str) -> None:
+    """All was flushed and written out, but of that only these files came to the disk."""
+    root = store.config.store_path_root_dir
+    kept = [path for path in root.rglob("*") if path.is_file() and path.relative_to(root).parts[0] not in names]
+    before = {path: path.read_bytes() for path in kept}
+    store.flush()
+    store.persist()
+    for path, content in before.items():
+        path.write_bytes(content)
+
+
+def marked(store: Store) -> None:
+    """There is a mark."""
+    flushed_with(store, "commitlog", "eruca.mark", "checkpoint")
+
+
+def in_queues(store: Store) -> None:
+    """The units are in their queues."""
+    flushed_with(store, "commitlog", "consumequeue")
+
+
+def checked(store: Store) -> None:
+    """There is a checkpoint without its mark."""
+    flushed_with(store, "commitlog", "checkpoint")
+
+
+def unmarked(store: Store) -> None:
+    """Nothing was flushed since the checkpoint, whose mark is not there."""
+    (store.config.store_path_root_dir / "eruca.mark").unlink()
+
+
+@pytest.mark.parametrize("flushed", [nothing, unmarked])
+def test_a_log_torn_behind_all_that_was_flushed_keeps_its_id_and_says_where(
+    tmp_path: Path, flushed: Callable[[Store], object]
+) -> None:
+    """Nobody was answered for what lies there."""
+    torn = Torn(tmp_path, flushed)
+    assert id_of(torn.root, NEXT_BOOT, flush="SYNC_FLUSH") == torn.id
+    assert read_damage(torn.root) == torn.damage
+    assert id_of(torn.root, NEXT_BOOT, flush="SYNC_FLUSH") == torn.id
+
+
+@pytest.mark.parametrize("flushed", [marked, in_queues, checked])
+def test_damage_of_what_was_flushed_takes_the_id_though_the_power_failed(
+    tmp_path: Path, flushed: Callable[[Store], object]
+) -> None:
+    torn = Torn(tmp_path, flushed)
+    assert id_of(torn.root, NEXT_BOOT, flush="SYNC_FLUSH") != torn.id
+    assert read_damage(torn.root) == torn.damage
+
+
+@pytest.mark.parametrize("boot", [BOOT, ""])
+def test_damage_takes_the_id_where_nothing_says_that_the_power_failed(tmp_path: Path, boot: str) -> None:
+    """A kill tears nothing."""
+    torn = Torn(tmp_path, nothing)
+    assert id_of(torn.root, boot, flush="SYNC_FLUSH") != torn.id
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_what_counts_is_how_the_store_was_open_when_the_power_failed(tmp_path: Path, flush: str) -> None:
+    """Sends were answered before the flush then, whatever the configuration says now."""
+    torn = Torn(tmp_path, nothing, "ASYNC_FLUSH")
+    assert id_of(torn.root, NEXT_BOOT, flush=flush) != torn.id
+
+    before, _ = written(tmp_path / "whole", flush="SYNC_FLUSH")
+    killed(tmp_path / "whole")
+    assert id_of(tmp_path / "whole", NEXT_BOOT, flush=flush) == before
+
+
+def test_an_id_of_an_earlier_version_does_not_say_how_the_store_was_open(tmp_path: Path) -> None:
+    """Then the configuration does."""
+    before, _ = written(tmp_path, flush="SYNC_FLUSH")
+    line = f"{before} {BOOT}\n".encode()
+    (tmp_path / "eruca.store").write_bytes(line + b"%08x\n" % crc32(line))
+    assert read_store_id(tmp_path) == (before, BOOT, "")
+    killed(tmp_path)
+    shutil.copytree(tmp_path, tmp_path.with_name("other"))
+    assert id_of(tmp_path, NEXT_BOOT, flush="SYNC_FLUSH") == before
+    assert id_of(tmp_path.with_name("other"), NEXT_BOOT, flush="ASYNC_FLUSH") != before
 
 
 def test_a_damaged_end_takes_the_id_unless_a_kill_left_it(tmp_path: Path) -> None:

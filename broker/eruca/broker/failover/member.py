@@ -127,6 +127,13 @@ class Member(msgspec.Struct, frozen=True):
         """Up to where its log is as it was written."""
         return self.end if self.damaged_at is None else min(self.damaged_at, self.end)
 
+    def candidate(self, priority: int) -> election.Candidate:
+        """What it says of itself when somebody wants to stand: what follows damage is nothing that others lack."""
+        epoch, end = self.epoch, self.sound_end
+        if end < self.end:
+            epoch = max((entry.epoch for entry in lists.cut(self.epochs, end)), default=0)
+        return election.Candidate(self.broker_id, self.store, epoch, end, priority, self.has_tables)
+
 
 class Step(msgspec.Struct, frozen=True):
     """What a broker knows after an event, and what it has to do."""

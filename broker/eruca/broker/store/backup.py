@@ -141,7 +141,7 @@ class _Backup:
             str(self._root),
             begin,
             end,
-            store[0] if store is not None else "",
+            store.value if store is not None else "",
             self._files.entries,
         )
 

@@ -48,10 +48,14 @@ class Recovery:
         clock: Callable[[], int],
         progress: Progress,
         note: Callable[[Mark], None],
-        lost: Callable[[str, list[Damage]], None],
+        lost: Callable[[str | None, list[Damage]], None],
+        *,
+        unflushed_counts: bool = True,
     ) -> None:
-        """``note`` writes a mark, on the disk when it returns; ``lost`` is called with a reason where the log lacks
-        what was stored, before anything is mended, and with the damage that is about to be covered."""
+        """``note`` writes a mark, on the disk when it returns; ``lost`` is called, before anything is mended, with the
+        damage that is about to be covered, and with a reason where the log lacks what was stored. What nothing says to
+        have been flushed was stored, too, unless ``unflushed_counts`` is false: after a power failure under
+        SYNC_FLUSH, where nobody was answered before the flush."""
         self._config = config
         self._log = log
         self._queues = queues
@@ -61,12 +65,16 @@ class Recovery:
         self._progress = progress
         self._note = note
         self._lost = lost
+        self._unflushed_counts = unflushed_counts
+        self._checkpoint = Checkpoint()
         self._marked: Mark | None = None
         self._report = RecoveryReport()
         self._synced = 0
         """Up to where the index came to the disk in order, as the mark says."""
         self._known = 0
         """Up to where the log was, as the mark says."""
+        self._time_before_damage = 0
+        """Store time of the newest record before the first damage, of those that were read."""
 
     def run(self, *, clean: bool, mark: Mark | None, checkpoint: Checkpoint) -> RecoveryReport:
         """Recover.
@@ -78,6 +86,7 @@ class Recovery:
         report = self._report
         report.clean = clean
         self._marked = mark
+        self._checkpoint = checkpoint
         self._known = mark.written if mark is not None else 0
         if self._known > (self._log.segments[-1].end if self._log.segments else 0):
             self._lost(f"the log had {self._known}, and its files end before", [])
@@ -245,6 +254,8 @@ class Recovery:
         for record in scan.records(start):
             self._report.records += 1
             time = max(time, record.store_timestamp)
+            if not scan.damages:
+                self._time_before_damage = time
             if record.sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK:
                 continue
             queue = self._queue_of(record.topic, record.queue_id)
@@ -290,7 +301,8 @@ class Recovery:
     def _finish(self, scan: Scan, before: dict[ConsumeQueue, bytes], time: int) -> None:
         log = self._log
         report = self._report
-        if (loss := self._loss(scan)) is not None:
+        loss = self._loss(scan, before)
+        if loss is not None or scan.damages:
             self._lost(loss, scan.damages)
         for queue, units in before.items():
             self._keep_end(queue, units, scan.damages)
@@ -304,15 +316,24 @@ class Recovery:
         report.lost_units = self._dispatch.lost_units
         self._queues.count_on()
 
-    def _loss(self, scan: Scan) -> str | None:
+    def _loss(self, scan: Scan, before: dict[ConsumeQueue, bytes]) -> str | None:
         """Why the log lacks what was stored; None if it does not. What a kill has left of a record was never stored."""
-        if scan.damages:
+        if scan.damages and (self._unflushed_counts or self._was_flushed(scan.damages[0].start, before)):
             return f"the log is damaged at {scan.damages[0].start}"
         if scan.end < self._known:
             return f"the log had {self._known}, and ends at {scan.end}"
         if scan.remains and self._report.clean:
             return f"the log is damaged at {scan.end}, its end, and was closed in order"
         return None
+
+    def _was_flushed(self, offset: int, before: dict[ConsumeQueue, bytes]) -> bool:
+        """Whether anything says that the log was flushed behind ``offset``; under SYNC_FLUSH a mark and a unit do, as
+        they come after the flush of what they count. Without a mark it is the checkpoint: it was written when all up
+        to its time was flushed."""
+        if self._known > offset or (not self._known and self._time_before_damage <= self._checkpoint.physic):
+            return True
+        units = (unit for taken in before.values() for unit in UNIT_FORM.iter_unpack(taken))
+        return any(start + size > offset for start, size, _ in units if size != BLANK_SIZE_MARK)
 
     def _keep_end(self, queue: ConsumeQueue, units: bytes, damages: list[Damage]) -> None:
         """Keep the units at a queue's end whose records lie in damage with the log going on behind it.

@@ -86,7 +86,9 @@ class Store:
         self._sync_flush = config.sync_flush
         self._file_system = file_system = file_system or FileSystem()
         self._clock = clock
-        self._id = StoreId(config.store_path_root_dir, boot, file_system) if boot is not None else None
+        self._id: StoreId | None = None
+        if boot is not None:
+            self._id = StoreId(config.store_path_root_dir, boot, file_system, sync_flush=config.sync_flush)
         self.commit_log = CommitLog(
             config.commit_log_path,
             config.mapped_file_size_commit_log,
@@ -158,10 +160,10 @@ class Store:
         """By what the group knows this store; empty without a group, and after a loss until the next opening."""
         return self._id.value if self._id is not None else ""
 
-    def _lost(self, reason: str, damages: list[Damage]) -> None:
+    def _lost(self, reason: str | None, damages: list[Damage]) -> None:
         if damages:
             mark_damage(self.config.store_path_root_dir, damages[0].start, damages[-1].end)
-        if self._id is not None:
+        if self._id is not None and reason is not None:
             self._id.lose(reason)
 
     def open(self) -> RecoveryReport:
@@ -212,10 +214,11 @@ class Store:
         checkpoint = self.housekeeping.checkpoint = read_checkpoint(root)
         mark = read_mark(root, checkpoint)
         clean = not was_aborted(root)
+        torn = False
         if self._id is None:
             forget_store_id(root, self._file_system)  # what is stored meanwhile, the group does not know
         else:
-            self._id.judge(clean=clean, sync_flush=self.config.sync_flush)
+            torn = self._id.judge(clean=clean)
         self.commit_log.load()
         self._queues.load(self.progress.check)
         notes = self._index.load() if self._index is not None else []
@@ -234,6 +237,7 @@ class Store:
             self.progress,
             note,
             self._lost,
+            unflushed_counts=not torn,
         )
         self.recovery = recovery.run(clean=clean, mark=mark, checkpoint=checkpoint)
         self.recovery.notes += notes

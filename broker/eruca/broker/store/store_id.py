@@ -1,10 +1,10 @@
 """The id of a store, by which a group of brokers knows that a log still has what it had.
 
-Owns ``eruca.store``: the id, the boot of the machine in which the store was opened last, and the CRC-32 of both. A
-group takes a broker into its syncStateSet with its store's id, and whoever comes with another one is no member. A disk
-that was exchanged has no such file, nor has a restored backup. Must not know what damage looks like: the store says
-so. Invariants: where a log may lack what it had, the id goes from the disk before the sign of it does; a file that
-cannot be read counts as none, as a new id is always safe.
+Owns ``eruca.store``: the id, the boot of the machine in which the store was opened last, whether sends waited for the
+disk then (flushDiskType), and the CRC-32 of all. A group takes a broker into its syncStateSet with its store's id, and
+whoever comes with another one is no member. A disk that was exchanged has no such file, nor has a restored backup. Must
+not know what damage looks like: the store says so. Invariants: where a log may lack what it had, the id goes from the
+disk before the sign of it does; a file that cannot be read counts as none, as a new id is always safe.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import uuid
 from pathlib import Path
+from typing import NamedTuple
 from zlib import crc32
 
 import structlog
@@ -20,30 +21,46 @@ from eruca.broker.store.file_system import FileSystem
 from eruca.remoting.files import replace_file
 
 NAME = "eruca.store"
-_CONTENT = re.compile(rb"([0-9a-f]{32}) ([0-9a-f-]*)\n")
+_CONTENT = re.compile(rb"([0-9a-f]{32}) ([0-9a-f-]*)(?: (SYNC_FLUSH|ASYNC_FLUSH))?\n")
 
 log = structlog.get_logger("eruca.broker.store")
+
+
+class Kept(NamedTuple):
+    """What the file says."""
+
+    value: str
+    boot: str
+    flush: str
+    """SYNC_FLUSH or ASYNC_FLUSH; empty as an earlier version wrote it."""
 
 
 class StoreId:
     """The id of one store, while it is opened and open; ``boot`` is this machine's, empty where nobody knows it."""
 
-    def __init__(self, root: Path, boot: str, file_system: FileSystem) -> None:
+    def __init__(self, root: Path, boot: str, file_system: FileSystem, *, sync_flush: bool) -> None:
         self.value = ""
         """The id; empty until ``settle``, and when it was lost meanwhile."""
         self.boot = boot
+        self._flush = "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH"
         self._path = root / NAME
         self._file_system = file_system
 
-    def judge(self, *, clean: bool, sync_flush: bool) -> None:
-        """Look, before a recovery, whether the power failed with messages that were acknowledged and not on the disk.
+    def judge(self, *, clean: bool) -> bool:
+        """Look, before a recovery, whether the power failed while the store was open: then, if sends did not wait for
+        the disk, the log may lack what was acknowledged. If they did, it may only lack what was not, and be torn there:
+        that is returned.
 
         Raises:
             OSError: the disk fails.
         """
         kept = read_store_id(self._path.parent)
-        if kept is not None and not clean and not sync_flush and (not self.boot or kept[1] != self.boot):
-            self.lose("the machine stopped while the store was open with ASYNC_FLUSH")
+        if kept is None or clean or (self.boot and kept.boot == self.boot):
+            return False
+        if (kept.flush or self._flush) == "SYNC_FLUSH":
+            return bool(self.boot and kept.boot)
+        self.lose("the machine stopped while the store was open with ASYNC_FLUSH")
+        return False
 
     def lose(self, reason: str) -> None:
         """The log may lack what it had: take the id away, on the disk when this returns.
@@ -63,15 +80,16 @@ class StoreId:
             OSError: the disk is full or fails.
         """
         kept = read_store_id(self._path.parent)
-        self.value = kept[0] if kept is not None else uuid.uuid4().hex
-        if kept != (self.value, self.boot):
-            replace_file(self._path, _encode(self.value, self.boot), backup=False)
+        new = Kept(kept.value if kept is not None else uuid.uuid4().hex, self.boot, self._flush)
+        self.value = new.value
+        if kept != new:
+            replace_file(self._path, _encode(new), backup=False)
         if kept is None:
             log.info("store_id_new", id=self.value)
 
 
-def read_store_id(root: Path) -> tuple[str, str] | None:
-    """The id of a store, and the boot in which it was opened last; None where there is none, or a damaged one.
+def read_store_id(root: Path) -> Kept | None:
+    """What the file of a store's id says; None where there is none, or a damaged one.
 
     Raises:
         OSError: it cannot be read.
@@ -83,8 +101,8 @@ def read_store_id(root: Path) -> tuple[str, str] | None:
     found = _CONTENT.match(content)
     if found is None:
         return None
-    store, boot = found[1].decode(), found[2].decode()
-    return (store, boot) if _encode(store, boot) == content else None
+    kept = Kept(*((part or b"").decode() for part in found.groups()))
+    return kept if _encode(kept) == content else None
 
 
 def forget_store_id(root: Path, file_system: FileSystem) -> None:
@@ -98,6 +116,6 @@ def forget_store_id(root: Path, file_system: FileSystem) -> None:
         file_system.flush_folder(root)
 
 
-def _encode(store: str, boot: str) -> bytes:
-    line = f"{store} {boot}\n".encode()
+def _encode(kept: Kept) -> bytes:
+    line = f"{' '.join(kept) if kept.flush else ' '.join(kept[:2])}\n".encode()
     return line + b"%08x\n" % crc32(line)

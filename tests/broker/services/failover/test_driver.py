@@ -9,6 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from eruca.broker.coordination.port import Entry
+from eruca.broker.failover.events import Welcomed
+from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import State
 from eruca.broker.services.failover.group_part import Desk, GroupPart, RecreationRefused
 from eruca.broker.services.failover.ports import Frame
@@ -62,6 +64,20 @@ async def test_a_killed_master_is_replaced_and_comes_back_as_a_replica(
     await group.start(1)
     await group.led(by=second.broker_id, members={1, 2, 3})
     await group.all_have(13)
+
+
+async def test_a_welcome_while_it_follows_finds_where_the_log_ends_be_that_flushed_or_not(
+    group: MemoryGroup[FakeClient],
+) -> None:
+    """Parts came over a connection that was left before its welcome counted, and were not reported yet."""
+    master = await three(group)
+    replica, its = group.machines[2], master.driver.member
+    reports: list[Report] = []
+    replica.links.tell = reports.append  # type: ignore[method-assign]
+    replica.disk.log += bytes([its.epoch]) * 2
+    replica.driver.post(Welcomed(its.epoch, its.epochs, 12, 10))
+    await until(lambda: bool(reports))
+    assert reports[0].end == 12
 
 
 async def test_who_stops_in_order_is_replaced_at_once(group: MemoryGroup[FakeClient]) -> None:

@@ -52,7 +52,7 @@ def verdict(view: View, member: Member, said: Standing | None, since: int, *, mi
         return Verdict.SAY
     if since < LISTEN:
         return Verdict.WAIT
-    candidates = [Candidate(member.broker_id, member.store, member.epoch, member.end, mine.priority, member.has_tables)]
+    candidates = [member.candidate(mine.priority)]
     for number, there in others.items():
         if there.standing is not None and there.standing.revision == known.revision:
             said_there = there.standing

@@ -46,6 +46,7 @@ from eruca.broker.failover.events import (
     TablesCopied,
     Tell,
     Welcome,
+    Welcomed,
 )
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.member import FOLLOWING, MASTER, Member, Promise, Rules, State
@@ -288,6 +289,11 @@ class Driver:
                 await self._step(Forgotten(why, revision))
             case Recreate():
                 self.member = replace(self.member, end=await self._office.settle())
+                await self._step(event)
+            case Welcomed() if (
+                self.member.state is FOLLOWING
+            ):  # perhaps after parts that a connection has brought which was left before its welcome
+                await self._settle()
                 await self._step(event)
             case _Redo():
                 if event.action.epochs == self.member.epochs:
@@ -562,9 +568,8 @@ class Driver:
                 if not self._office.disk_failed:
                     await self._step(MasterSilent())
             case Verdict.SAY:
-                self._etcd.stands = Standing(
-                    view.known.revision, member.epoch, member.end, self._me.priority, member.has_tables
-                )
+                mine = member.candidate(self._me.priority)
+                self._etcd.stands = Standing(view.known.revision, mine.epoch, mine.end, mine.priority, mine.has_tables)
                 self._stood_at = now
                 self._etcd.want()
             case Verdict.WAIT:
