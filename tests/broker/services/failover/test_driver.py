@@ -73,7 +73,7 @@ async def test_a_welcome_while_it_follows_finds_where_the_log_ends_be_that_flush
     master = await three(group)
     replica, its = group.machines[2], master.driver.member
     reports: list[Report] = []
-    replica.links.tell = reports.append  # type: ignore[method-assign]
+    replica.links.tell = reports.append  # type: ignore[method-assign, assignment]
     replica.disk.log += bytes([its.epoch]) * 2
     replica.driver.post(Welcomed(its.epoch, its.epochs, 12, 10))
     await until(lambda: bool(reports))
@@ -484,7 +484,7 @@ async def test_a_replica_that_cannot_take_in_one_part_after_another_tries_ever_m
             raise OSError(28, "No space left on device")
         return append(frame)
 
-    office.append = every_second_time  # type: ignore[method-assign]
+    office.append = every_second_time  # type: ignore[method-assign, assignment]
     master.put(30)
     await until(lambda: len(failures) == 4)
     assert failures[3] - failures[0] > 0.5 + 1 + 2
