@@ -484,7 +484,7 @@ async def test_a_replica_that_cannot_take_in_one_part_after_another_tries_ever_m
             raise OSError(28, "No space left on device")
         return append(frame)
 
-    office.append = every_second_time  # type: ignore[method-assign, assignment]
+    office.append = every_second_time  # type: ignore[method-assign]
     master.put(30)
     await until(lambda: len(failures) == 4)
     assert failures[3] - failures[0] > 0.5 + 1 + 2
