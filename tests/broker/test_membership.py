@@ -238,6 +238,8 @@ async def test_a_broker_that_was_started_shows_nothing_before_it_knows_what_the_
     reads: list[tuple[int, dict[str, Any]]] = [
         *((11, PULL), (33, {"offset": place[0]}), (12, BY_KEY), (30, queue), (29, {**queue, "timestamp": "0"})),
         *((14, {**queue, "consumerGroup": "G"}), (321, {**queue, "index": "0", "count": "1"})),
+        *((202, {"topic": "T"}), (208, {"consumerGroup": "G", "topic": "T"}), (317, {"isOrder": "false"})),
+        (303, {"topic": "T", "group": "G"}),
     ]
     for code, fields in reads:
         refused = await two.ask(code, fields)

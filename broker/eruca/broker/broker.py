@@ -183,7 +183,7 @@ class Broker:
         self.cold_pulls = asyncio.Semaphore(COLD_PULLS)
         """Limits the pulls that read from the disk at the same time, since each builds a large answer."""
         self.commits = Commits(self.halves, self.store)
-        self.check_backs = CheckBacks(config, self.halves, self.clients, monotonic)
+        self.check_backs = CheckBacks(config, self.halves, self.clients, self.admission, monotonic)
         self.loop_monitor = LoopMonitor()
         self.late_sends = Overload(self.loop_monitor, lambda: config.wait_time_mills_in_send_queue / 1000)
         """Whether sends wait too long ..."""

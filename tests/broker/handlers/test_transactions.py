@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from eruca.broker.config import BrokerRole, FlushDiskType
+from eruca.protocol.codes import ResponseCode
 from eruca.protocol.record import Record, decode_record
 from tests.support.desk import START, Desk
 from tests.support.half_messages import (
@@ -436,6 +437,23 @@ async def test_a_round_comes_with_each_interval(desk: Desk) -> None:
     await desk.broker.check_backs.keep()
 
     assert len(await producer.received(CHECK)) == 1
+
+
+async def test_nobody_is_asked_while_no_message_is_admitted(desk: Desk) -> None:
+    """As below minInSyncReplicas: the producer's answer would be refused, and its checks be used up by that."""
+    producer = await desk.producer("PG")
+    await send(desk)
+    desk.broker.admission.suspend("too few", ResponseCode.SYSTEM_ERROR)
+    for _ in range(3):
+        desk.now += 60_000
+        await desk.broker.check_backs.keep()
+    assert len(desk.records(HALF)) == 1
+
+    desk.broker.admission.resume(ResponseCode.SYSTEM_ERROR)
+    await desk.broker.check_backs.keep()
+
+    (pushed,) = await producer.received(CHECK)
+    assert decode_record(pushed.body).properties["TRANSACTION_CHECK_TIMES"] == "1"
 
 
 # ---------------------------------------------------------------------- asking again

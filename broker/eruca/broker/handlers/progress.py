@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import known_topic
+from eruca.broker.handlers.checks import known_topic, knows_offsets
 from eruca.broker.store.lookup import Lookup
 from eruca.protocol import api
 from eruca.protocol.bodies import (
@@ -32,6 +32,7 @@ async def consume_stats(broker: Broker, call: Call[ConsumeStatsOf]) -> Reply:
 
     Unknown topics, and topics that the online group does not subscribe to, are skipped.
     """
+    knows_offsets(broker)
     group, topic = call.header.consumer_group, call.header.topic
     topics = [topic] if topic and not topic.isspace() else sorted(broker.offsets.topics_of(group))
     stats = ConsumeStats()
@@ -52,6 +53,7 @@ def _reached(broker: Broker, group: str, queue: MessageQueue) -> int:
 @routes.on(api.GET_BROKER_CONSUME_STATS, reads=True, costly=True)
 async def all_consume_stats(broker: Broker, call: Call[BrokerConsumeStatsOf]) -> Reply:
     """Offsets and lag of every configured group by topic and write queue; on request only of ordered topics."""
+    knows_offsets(broker)
     body = ConsumeStatsList(broker_addr=broker.address)
     async for group in sliced(list(broker.groups.table)):
         found = []
@@ -97,6 +99,7 @@ async def _add(stats: ConsumeStats, broker: Broker, group: str, config: TopicCon
 async def time_spans(broker: Broker, call: Call[ConsumeTimeSpanOf]) -> Reply:
     """The times of the oldest, the newest and the last consumed message of each write queue, and the delay of the
     group; -1 for an empty queue."""
+    knows_offsets(broker)
     topic, group = call.header.topic, call.header.group
     config = known_topic(broker, topic)
     spans = [await _span(broker, group, topic, queue_id) async for queue_id in sliced(range(config.write_queue_nums))]

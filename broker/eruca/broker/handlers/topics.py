@@ -11,7 +11,14 @@ from contextlib import suppress
 from functools import partial
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import all_confirmed, changeable_topic, known_topic, persisting, within_bounds
+from eruca.broker.handlers.checks import (
+    all_confirmed,
+    changeable_topic,
+    known_topic,
+    persisting,
+    readable,
+    within_bounds,
+)
 from eruca.broker.store.lookup import Lookup
 from eruca.protocol import api, names
 from eruca.protocol.bodies import GroupList, TopicConfig, TopicList, TopicOffset, TopicStatsTable
@@ -135,6 +142,7 @@ def system_topics(broker: Broker, call: Call[Empty]) -> Reply:
 @routes.on(api.GET_TOPIC_STATS_INFO, reads=True, costly=True)
 async def stats(broker: Broker, call: Call[OfTopic]) -> Reply:
     """Least and next offset of each write queue, and the time of its last write."""
+    readable(broker)
     topic = call.header.topic
     config = known_topic(broker, topic)
     store, table = broker.store, TopicStatsTable()

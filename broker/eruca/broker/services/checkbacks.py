@@ -3,7 +3,8 @@
 Owns when and whom to ask (TransactionalMessageCheckService and ProducerManager.getAvailableChannel in 4.9.7);
 ``halves`` writes the results. Sends one-way requests and waits for nothing. Times are in ms of the monotonic clock.
 Unlike in 4.9.7 a check counts only when a producer is connected, every half message is due by its own age, whatever the
-one before it, and immunity uses up no checks.
+one before it, and immunity uses up no checks. While no message is admitted nobody is asked: a check is a copy of the
+half message, and its answer would be refused.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 import structlog
 
 from eruca.broker.config import BrokerConfig
+from eruca.broker.services.admission import Admission
 from eruca.broker.services.half_records import checks_of
 from eruca.broker.services.halves import Halves
 from eruca.broker.state.clients import Clients, Member
@@ -35,12 +37,20 @@ log = structlog.get_logger("eruca.broker")
 class CheckBacks:
     """The rounds of asking; ``asked`` and ``given_up`` count since the start."""
 
-    def __init__(self, config: BrokerConfig, halves: Halves, clients: Clients, monotonic: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        halves: Halves,
+        clients: Clients,
+        admission: Admission,
+        monotonic: Callable[[], int],
+    ) -> None:
         self.asked = 0
         self.given_up = 0
         self._config = config
         self._halves = halves
         self._clients = clients
+        self._admission = admission
         self._monotonic = monotonic
         self._next_round = 0
         self._turn = 0
@@ -54,7 +64,7 @@ class CheckBacks:
         """To be called each second: the next round, when ``transactionCheckInterval`` is over since the last."""
         self._halves.keep()
         now = self._monotonic()
-        if now >= self._next_round:
+        if now >= self._next_round and not self._admission.suspended:
             self._next_round = now + self._config.transaction_check_interval
             await self.round()
 
