@@ -56,6 +56,39 @@ async def test_the_log_cannot_be_flushed(tmp_path: Path, operation: str) -> None
     assert history.acknowledged > 0
 
 
+async def test_what_could_not_be_flushed_is_on_the_disk_when_the_next_start_shows_it(tmp_path: Path) -> None:
+    """The power fails only after that start: until then memory shows what the disk has not."""
+    random = chance("eio/shown")
+    history = History()
+    with LossyDisk(tmp_path / "disk") as disk:
+        store = disk.folder / "store"
+        broker = await LoneBroker.start(tmp_path, store, SYNC)
+        try:
+            for _ in rounds(2, 50, seconds=8):
+                async with Load(broker.address, history, padding=3000) as load:  # a flush covers whole pages
+                    await load.until(1)
+                    disk.tell("fail", "fsync", random.randrange(1, 30), "/commitlog/0")
+                    await load.until(50, SERVICE_NOT_AVAILABLE)
+                    await asyncio.to_thread(broker.kill)
+                broker = await LoneBroker.start(tmp_path, store, SYNC)
+                shown = await read(broker.address, history)
+                assert judge(history, shown) == []
+                for queue, messages in shown.items():
+                    for offset, body in messages:
+                        history.promise(queue, offset, body)
+                async with Load(broker.address, history, padding=3000) as load:
+                    await load.until(50)
+                    disk.tell("off", random.randrange(1 << 30), "drop")
+                    await asyncio.to_thread(broker.kill)
+                disk.come_back()
+                broker = await LoneBroker.start(tmp_path, store, SYNC)
+                found = await read(broker.address, history)
+                assert judge(history, found) == []
+                history.settle(found)
+        finally:
+            broker.kill()
+
+
 @pytest.mark.parametrize("part", ["/consumequeue/", "/index/", "/checkpoint", "/eruca.mark"])
 async def test_another_file_fails(tmp_path: Path, part: str) -> None:
     random = chance(f"eio/{part}")

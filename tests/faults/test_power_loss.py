@@ -107,6 +107,35 @@ async def test_nothing_is_lost_with_sync_flush(tmp_path: Path, how: str) -> None
     assert history.acknowledged > 0
 
 
+async def test_nothing_is_lost_when_the_power_fails_soon_after_a_kill(tmp_path: Path) -> None:
+    """What the killed process had written, the next one finds in memory, and perhaps the disk has not got it."""
+    random = chance("power/after a kill")
+    history = History()
+    sync = {"flushDiskType": "SYNC_FLUSH", "mappedFileSizeCommitLog": str(1 << 16), "maxMessageSize": "4096"}
+    sync |= {"flushIntervalConsumeQueue": "20", "mappedFileSizeConsumeQueue": "6000"}
+    with LossyDisk(tmp_path / "disk") as disk:
+        store = disk.folder / "store"
+        broker = await LoneBroker.start(tmp_path, store, sync)
+        try:
+            for _ in rounds(5, 50, seconds=12):
+                async with Load(broker.address, history, padding=random.randrange(300)) as load:
+                    await load.until(random.randrange(100, 500))
+                    await asyncio.to_thread(broker.kill)
+                broker = await LoneBroker.start(tmp_path, store, sync)
+                async with Load(broker.address, history) as load:
+                    await load.until(random.randrange(1, 20))
+                    disk.tell("off", random.randrange(1 << 30), "torn")
+                    await asyncio.to_thread(broker.kill)
+                disk.come_back()
+                broker = await LoneBroker.start(tmp_path, store, sync)
+                found = await read(broker.address, history)
+                assert judge(history, found) == []
+                history.settle(found)
+        finally:
+            broker.kill()
+    assert history.acknowledged > 0
+
+
 async def test_a_broker_that_does_not_flush_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: fdatasync does nothing, and every send is acknowledged as durable."""
     (tmp_path / "sitecustomize.py").write_text("import os\nos.fdatasync = lambda fd: None\n")

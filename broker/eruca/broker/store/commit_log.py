@@ -88,6 +88,7 @@ class CommitLog:
                 self.short_files.append(start)
             self.segments.append(Segment(file, start, self.segment_size, self.file_system))
         self.position = self.segments[-1].end
+        self.new_files = True  # of a process that was killed before it has flushed the folder
 
     def open_end(self, position: int) -> None:
         """Continue writing at ``position``; later files must be gone already."""

@@ -116,7 +116,7 @@ def cut_files(config: StoreConfig, end: int, file_system: FileSystem) -> None:
             for start in range(at, stop, _PIECE):
                 size = min(_PIECE, stop - start)
                 segment.view[start : start + size] = bytes(size)
-            segment.flush()
+            segment.flush_from(at)
         file_system.flush_folder(log.path)
     finally:
         log.close()

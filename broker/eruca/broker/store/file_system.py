@@ -27,11 +27,29 @@ _STATFS_SIZE = 512
 _SIDE_BY_SIDE = 8
 _MANY = 64
 _VERY_MANY = 1000
+_PIECE = 1 << 20
 RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
 class NotInMemory(Exception):
     """The data would have to be read from the disk, and the caller does not want to wait."""
+
+
+def extents(fd: int, position: int, end: int) -> list[tuple[int, int]]:
+    """The parts of a file from ``position`` to ``end`` that hold data, so that holes need no reading."""
+    found: list[tuple[int, int]] = []
+    if not hasattr(os, "SEEK_DATA"):
+        return [(position, end)] if position < end else found
+    while position < end:
+        try:
+            start = os.lseek(fd, position, os.SEEK_DATA)
+            position = min(os.lseek(fd, start, os.SEEK_HOLE), end)
+        except OSError:  # ENXIO: nothing but a hole up to the end
+            break
+        if start >= end:
+            break
+        found.append((start, position))
+    return found
 
 
 class Unflushed(NamedTuple):
@@ -82,8 +100,27 @@ class FileSystem:
         path.unlink(missing_ok=True)
 
     def flush(self, fd: int) -> None:
-        """Bring what was written into a file to the disk. After an error it may be lost."""
+        """Bring what was written into a file to the disk. After an error it is lost unless it is written again."""
         operating_system.flush_file(fd)
+
+    def write_again(self, fd: int, position: int, end: int) -> None:
+        """Write what a file holds there anew, after a flush that failed, while nobody else writes there.
+
+        The kernel takes what it could not write for written: it shows it, and the next flush passes over it.
+        """
+        for start, stop in extents(fd, position, end):
+            for at in range(start, stop, _PIECE):
+                self.write(fd, self.read(fd, at, min(_PIECE, stop - at), wait=True), at)
+
+    def write_files_again(self, paths: Iterable[str]) -> None:
+        """As ``write_again``, with all of these files, as far as the disk lets it."""
+        for path in paths:
+            with suppress(OSError):
+                fd = operating_system.open_file(path, os.O_RDWR)
+                try:
+                    self.write_again(fd, 0, os.fstat(fd).st_size)
+                finally:
+                    os.close(fd)
 
     def flush_folder(self, path: Path | str) -> None:
         """Make the entries of a folder durable."""

@@ -5,7 +5,8 @@ Owns ``flushed`` and the waiting senders. Knows the log's files and the event lo
 fast, the loop waits for the thread, since a switch back through the loop takes longer than the flush. A slow flush
 blocks the loop for at most ``PATIENCE``, and then the loop does not wait again for a while.
 Invariant: nothing is reported durable that was not flushed; after a failed flush nothing is
-reported durable any more.
+reported durable any more. What a failed flush was to bring there is written again, so that the next process does not
+take what only memory has for durable.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class Flush:
         self._eager = eager
         self._running = False
         self._target = 0
+        self._file: Segment | None = None
+        """The file that the flush has come to."""
         self._asked = False
         self._waiters = OffsetWaiters(Durability.FLUSH_DISK_TIMEOUT)
 
@@ -136,7 +139,7 @@ class Flush:
         try:
             self._work(segments, new_files)
         except OSError as fault:
-            self.fault = fault
+            self._failed(fault)
             raise
         self._flushed_to(target)
 
@@ -154,7 +157,9 @@ class Flush:
     def _work(self, segments: list[Segment], new_files: bool) -> None:
         begun = time.monotonic()
         for segment in segments:
+            self._file = segment
             segment.flush()
+        self._file = None
         if new_files:
             self._log.file_system.flush_folder(self._log.path)
         took = time.monotonic() - begun
@@ -167,7 +172,7 @@ class Flush:
         if fault is None:
             self._flushed_to(self._target)
         elif isinstance(fault, OSError):
-            self.fault = fault
+            self._failed(fault)
             self._waiters.release_all(Durability.FLUSH_DISK_TIMEOUT)
         else:
             raise fault
@@ -175,6 +180,12 @@ class Flush:
             self.on_flushed()
         if self._log.position > self.flushed and (self._waiters or self._eager):
             self.ask()
+
+    def _failed(self, fault: OSError) -> None:
+        self.fault = fault
+        if self._file is not None:
+            self._file.write_again(max(self.flushed - self._file.start, 0))
+            self._file = None
 
     def _flushed_to(self, target: int) -> None:
         self.flushed = max(self.flushed, target)

@@ -103,7 +103,7 @@ class Housekeeping:
         return position, self._appender.last_time
 
     def unflushed(self) -> list[Unflushed]:
-        """The files of queues and index to flush; ``give_back`` takes them when that fails."""
+        """The files of queues and index to flush; ``give_back`` takes them when that fails, or ends early."""
         taken = [self._queues.take_unflushed()]
         if self._index is not None:
             taken.append(self._index.take_unflushed())
@@ -118,9 +118,11 @@ class Housekeeping:
         for one in unflushed:
             self._file_system.flush_files(one)
 
-    def give_back(self, unflushed: list[Unflushed]) -> None:
-        """Note files again that could not be flushed."""
+    def give_back(self, unflushed: list[Unflushed], *, failed: bool) -> None:
+        """Note files again that were not flushed; after a flush that ``failed`` they are written again first."""
         for one in unflushed:
+            if failed:
+                self._file_system.write_files_again(one.files)
             self._queues.give_back(one)
 
     def next_checkpoint(self, moment: int) -> Checkpoint | None:
@@ -159,7 +161,12 @@ class Housekeeping:
         _, moment = self.begin()
         self._queues.write_some(None)
         if sync:
-            self.flush(self.unflushed())
+            files = self.unflushed()
+            try:
+                self.flush(files)
+            except OSError:
+                self.give_back(files, failed=True)
+                raise
         checkpoint = self.next_checkpoint(moment) if sync else None
         if checkpoint is not None:
             self.write_checkpoint(checkpoint)

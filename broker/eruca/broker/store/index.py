@@ -119,6 +119,10 @@ class Index:
         self.filled.clear()
         return Unflushed(files, {str(self.path)})
 
+    def doubt(self, offset: int) -> None:
+        """Entries at or after a commit log offset may be in memory only: the next flush takes their files, too."""
+        self.filled = [file for file in self.files[:-1] if file.end_offset >= offset]
+
     @property
     def end_offset(self) -> int:
         """Commit log offset of the newest message that has an entry; -1 when none has."""

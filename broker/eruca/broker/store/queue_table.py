@@ -160,6 +160,16 @@ class QueueTable:
         self.unsynced |= unflushed.files
         self._new_folders |= unflushed.folders
 
+    def doubt(self, queue: ConsumeQueue, physical_offset: int) -> None:
+        """The units at or after a commit log offset may be in memory only: the next flush takes their files, too."""
+        index = self.units_before(queue, physical_offset)
+        if index >= queue.max_offset:
+            return
+        for start in self.file_starts(queue):
+            if start + self.file_size > index * UNIT:
+                self.unsynced.add(file_of(queue, start))
+        self._new_folders.update((queue.folder, os.path.dirname(queue.folder), str(self.path)))
+
     def close(self) -> None:
         """Close the files; what is not written out is lost."""
         while self._files:

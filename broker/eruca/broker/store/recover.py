@@ -68,6 +68,7 @@ class Recovery:
         self._unflushed_counts = unflushed_counts
         self._checkpoint = Checkpoint()
         self._marked: Mark | None = None
+        self._has_mark = False
         self._report = RecoveryReport()
         self._synced = 0
         """Up to where the index came to the disk in order, as the mark says."""
@@ -86,6 +87,7 @@ class Recovery:
         report = self._report
         report.clean = clean
         self._marked = mark
+        self._has_mark = mark is not None
         self._checkpoint = checkpoint
         self._known = mark.written if mark is not None else 0
         if self._known > (self._log.segments[-1].end if self._log.segments else 0):
@@ -239,6 +241,14 @@ class Recovery:
         except OSError as fault:  # a full disk must not keep anybody from reading
             self._report.notes.append(f"the mark could not be written: {fault}")
 
+    def _doubt_unflushed(self, synced: int) -> None:
+        """What a process that was killed has written and not flushed looks as if it were on the disk."""
+        for queue in list(self._queues.queues.values()):
+            self._progress.check()
+            self._queues.doubt(queue, synced)
+        if self._index is not None:
+            self._index.doubt(synced)
+
     def _again_from(self, start: int) -> None:
         self._mark_beginning(start)
         self._progress.aim(start, self._log.segments[-1].end, self._log.segment_size)
@@ -248,6 +258,8 @@ class Recovery:
             before[each] = self._cut_queue(each, start)
         if self._index is not None:
             self._index.cut(start, synced=self._synced, trusted=self._report.clean, check=self._progress.check)
+        if not self._report.clean and self._has_mark and self._synced < start:
+            self._doubt_unflushed(self._synced)
         scan = self._scan()
         pending = self._dispatch.pending
         time = 0
@@ -379,6 +391,7 @@ class Recovery:
                 segment.allocate(at, BLANK_SIZE, 0)
                 segment.view[at : at + BLANK_SIZE] = encode_blank(segment.size - at)
                 continue
+            begin = at
             segment.allocate(at, stop - at, 0)
             while stop - at >= MIN_RECORD_SIZE + 1:
                 size = min(stop - at, _LARGEST_FILLER)
@@ -386,7 +399,7 @@ class Recovery:
                     size -= MIN_RECORD_SIZE + 1
                 segment.view[at : at + size] = self._filler(segment.view, at, segment.start + at, size, time)
                 at += size
-            segment.flush()
+            segment.flush_from(begin)
 
     @staticmethod
     def _filler(view: memoryview, at: int, offset: int, size: int, time: int) -> bytes:

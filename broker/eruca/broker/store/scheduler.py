@@ -193,8 +193,8 @@ class Scheduler:
             durable = self._flush.durable(position)
             try:
                 await self.in_thread(self._housekeeping_thread, partial(self._housekeeping.flush, files))
-            except BaseException:
-                self._housekeeping.give_back(files)
+            except BaseException as fault:
+                self._housekeeping.give_back(files, failed=isinstance(fault, OSError))
                 raise
             if durable is not None:
                 await durable

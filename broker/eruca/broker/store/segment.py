@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import mmap
 import os
+from contextlib import suppress
 from pathlib import Path
 
-from eruca.broker.store.file_system import FileSystem
+from eruca.broker.store.file_system import FileSystem, extents
 from eruca.remoting.operating_system import open_file
 
 _WINDOW = 16 << 20
@@ -89,19 +90,7 @@ class Segment:
 
     def extents(self, position: int) -> list[tuple[int, int]]:
         """The parts of the file from ``position`` on that hold data, so that holes need no reading."""
-        found: list[tuple[int, int]] = []
-        if not hasattr(os, "SEEK_DATA"):
-            return [(position, self.size)] if position < self.size else found
-        while position < self.size:
-            try:
-                start = os.lseek(self.fd, position, os.SEEK_DATA)
-                position = min(os.lseek(self.fd, start, os.SEEK_HOLE), self.size)
-            except OSError:  # ENXIO: nothing but a hole up to the end
-                break
-            if start >= self.size:
-                break
-            found.append((start, position))
-        return found
+        return extents(self.fd, position, self.size)
 
     def unlink(self) -> None:
         """Delete the file; what is open of it can still be read.
@@ -115,6 +104,24 @@ class Segment:
         """Bring everything written so far to the disk.
 
         Raises:
-            OSError: the disk fails; what was written may be lost.
+            OSError: the disk fails; what was written is lost unless ``write_again`` follows.
         """
         self._file_system.flush(self.fd)
+
+    def write_again(self, position: int) -> None:
+        """After a flush that failed: let the next one, of a later process too, take what lies behind ``position``
+        again, as far as the disk lets it. Nobody else writes there meanwhile."""
+        with suppress(OSError):
+            self._file_system.write_again(self.fd, position, self.size)
+
+    def flush_from(self, position: int) -> None:
+        """As ``flush``, where nobody else writes: what was written from ``position`` on is written again if it fails.
+
+        Raises:
+            OSError: the disk fails.
+        """
+        try:
+            self.flush()
+        except OSError:
+            self.write_again(position)
+            raise

@@ -223,6 +223,7 @@ class Store:
         self._queues.load(self.progress.check)
         notes = self._index.load() if self._index is not None else []
         set_abort(root, self._file_system)  # a recovery that ends early leaves no store that was stopped in order
+        self._file_system.flush_folder(root / "config")  # a process may have been killed before it has
 
         def note(begun: Mark) -> None:
             write_mark(root, begun, checkpoint, self._file_system, durably=True)
