@@ -17,9 +17,9 @@ from eruca.broker.store.backup_files import BackupFault
 from eruca.broker.store.cut import intend_cut
 from eruca.broker.store.damage_mark import read_damage
 from eruca.broker.store.epoch_file import read_epochs, write_epochs
-from eruca.broker.store.store_id import read_store_id
+from eruca.broker.store.store_id import Kept, read_store_id
 from eruca.remoting.operating_system import boot_id
-from tests.support.stores import Clock, put, small_config, spoil
+from tests.support.stores import Clock, put, queue_units, small_config, spoil
 
 BOOT, NEXT_BOOT = "0b1d0000-0001", "0b1d0000-0002"
 COUNT = 60
@@ -60,7 +60,7 @@ def test_an_id_is_as_long_as_no_other_can_be_the_same_and_stays(tmp_path: Path) 
     one, other = id_of(tmp_path / "one"), id_of(tmp_path / "other")
     assert len(one) == 32 and one != other
     assert id_of(tmp_path / "one") == id_of(tmp_path / "one", NEXT_BOOT) == one
-    assert read_store_id(tmp_path / "one") == (one, NEXT_BOOT, "ASYNC_FLUSH")
+    assert read_store_id(tmp_path / "one") == Kept(one, NEXT_BOOT, "ASYNC_FLUSH")
 
 
 def test_this_machine_says_which_boot_it_is() -> None:
@@ -134,7 +134,7 @@ class Torn:
         clock.now += 1000
         starts = [put(store, "T", 0, b"not flushed") for _ in range(10)]
         flushed(store)
-        self.root, self.damage = folder / "torn", starts[4]
+        self.root, self.first, self.damage = folder / "torn", starts[0], starts[4]
         shutil.copytree(folder / "open", self.root)
         assert store.close() is None
         spoil(self.root, self.damage, 100)
@@ -195,6 +195,132 @@ def test_damage_of_what_was_flushed_takes_the_id_though_the_power_failed(
     assert read_damage(torn.root) == torn.damage
 
 
+@pytest.mark.parametrize(
+    ("flushed", "stays"), [(nothing, True), (unmarked, True), (marked, False), (in_queues, False), (checked, False)]
+)
+def test_an_end_that_the_disk_has_lost_takes_the_id_where_it_was_flushed(
+    tmp_path: Path, flushed: Callable[[Store], object], stays: bool
+) -> None:
+    torn = Torn(tmp_path, flushed)
+    os.truncate(torn.root / "commitlog" / f"{0:020d}", torn.first)
+    os.truncate(torn.root / "commitlog" / f"{0:020d}", 8192)
+    assert (id_of(torn.root, NEXT_BOOT, flush="SYNC_FLUSH") == torn.id) is stays
+    assert read_damage(torn.root) is None
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("flushed", [marked, in_queues, checked])
+def test_recoveries_that_end_early_take_nothing_that_says_what_was_flushed(
+    tmp_path: Path, flushed: Callable[[Store], object], times: int
+) -> None:
+    """Units that are cut off are no more there for the next one, nor is a mark that it has replaced."""
+    torn = Torn(tmp_path, flushed)
+    units = len(queue_units(torn.root)["T/0"])
+    (torn.root / "consumequeue" / "New").mkdir()  # of a message more than the mark counts: the queues are built again
+
+    class Dies(FileSystem):
+        def read(self, fd: int, position: int, size: int, *, wait: bool) -> bytes:
+            if len(queue_units(torn.root).get("T/0", b"")) < units:
+                raise OSError("dies when the units are cut off")
+            return super().read(fd, position, size, wait=wait)
+
+    for _ in range(times):
+        with pytest.raises(OSError, match="dies when"):
+            opened(torn.root, NEXT_BOOT, Dies(), flush="SYNC_FLUSH")
+    assert id_of(torn.root, NEXT_BOOT, flush="SYNC_FLUSH") != torn.id
+    assert read_damage(torn.root) == torn.damage
+
+
+def test_where_nothing_can_be_kept_of_what_was_flushed_the_id_goes(tmp_path: Path) -> None:
+    torn = Torn(tmp_path, in_queues)
+    (torn.root / "eruca.store.tmp").mkdir()  # nothing can be written in its place
+    with pytest.raises(OSError, match=r"eruca\.store"):
+        opened(torn.root, NEXT_BOOT, flush="SYNC_FLUSH")
+    assert read_store_id(torn.root) is None
+
+
+class Lacking:
+    """A store of a group whose power failed; of its last messages some bytes did not come to the disk."""
+
+    def __init__(
+        self, folder: Path, properties: bytes, lacks: Callable[[int, int], tuple[int, int]], flush: str = "SYNC_FLUSH"
+    ) -> None:
+        """``lacks``: which bytes, of a message that begins there and ends there."""
+        store = opened(folder / "open", flush=flush)
+        put(store, "T", 0, b"flushed")
+        store.flush()
+        store.persist()
+        self.id, self.start = store.store_id, put(store, "T", 0, b"body", properties)
+        end = put(store, "T", 0, b"next" * 300)
+        put(store, "T", 0, b"behind it")
+        self.root = folder / "torn"
+        shutil.copytree(folder / "open", self.root)
+        assert store.close() is None
+        first, stop = lacks(self.start, end)
+        file = self.root / "commitlog" / f"{0:020d}"
+        content = bytearray(file.read_bytes())
+        assert first < stop and any(content[first:stop])
+        content[first:stop] = bytes(stop - first)
+        file.write_bytes(content)
+
+
+@pytest.mark.parametrize("length", [400, 1400])
+@pytest.mark.parametrize("lacks", ["a sector", "the end of a sector", "the last sector", "the end of the last sector"])
+def test_properties_that_came_to_the_disk_in_part_are_damage(tmp_path: Path, length: int, lacks: str) -> None:
+    """No CRC covers them. Who takes them for the master's may be elected, and show others than were acknowledged."""
+
+    def where(_: int, end: int) -> tuple[int, int]:
+        last = end - end % 512
+        match lacks:
+            case "a sector":
+                return (last - 512, last) if length > 1000 else (end - length, last)
+            case "the end of a sector":
+                return last - 20, last
+            case "the last sector":
+                return last, last + 512
+            case _:
+                return end - 1, last + 512
+
+    torn = Lacking(tmp_path, b"TAGS\x01" + b"t" * length, where)
+    assert id_of(torn.root, NEXT_BOOT, flush="SYNC_FLUSH") == torn.id
+    assert read_damage(torn.root) == torn.start
+
+
+@pytest.mark.parametrize(("boot", "sound"), [(BOOT, True), (NEXT_BOOT, False)])
+def test_a_kill_makes_no_damage_of_properties_with_empty_bytes(tmp_path: Path, boot: str, sound: bool) -> None:
+    torn = Lacking(tmp_path, b"TAGS\x01" + b"t" * 1400, lambda start, _: (start + 600, start + 1200))
+    assert id_of(torn.root, boot, flush="SYNC_FLUSH") == torn.id
+    assert (read_damage(torn.root) is None) is sound
+
+
+def test_bodies_are_checked_in_a_group_whatever_the_configuration_says(tmp_path: Path) -> None:
+    torn = Lacking(tmp_path, b"", lambda start, _: (start + 88, start + 92))
+    config = small_config(torn.root, flush_disk_type="SYNC_FLUSH", check_crc_on_recover=False)
+    store = Store(config, boot=NEXT_BOOT)
+    store.open()
+    assert read_damage(torn.root) == torn.start
+    store.close()
+
+
+def test_damage_before_the_mark_is_found_where_the_mark_says_nothing_of_flushes(tmp_path: Path) -> None:
+    """Under ASYNC_FLUSH it counts what was given to the system. A log with gaps would be taken for the master's."""
+    config = small_config(tmp_path / "open", recover_check_bytes=300)
+    store = Store(config, boot=BOOT)
+    store.open()
+    put(store, "T", 0, b"flushed")
+    store.drain()
+    store.flush()
+    store.persist()
+    starts = [put(store, "T", 0, b"not flushed" * 9) for _ in range(20)]
+    store.drain()
+    store.persist(sync=False)
+    shutil.copytree(tmp_path / "open", tmp_path / "torn")
+    assert store.close() is None
+    spoil(tmp_path / "torn", starts[3], 60)
+    Store(small_config(tmp_path / "torn", recover_check_bytes=300), boot=NEXT_BOOT).open()
+    assert read_damage(tmp_path / "torn") == starts[3]
+
+
 @pytest.mark.parametrize("boot", [BOOT, ""])
 def test_damage_takes_the_id_where_nothing_says_that_the_power_failed(tmp_path: Path, boot: str) -> None:
     """A kill tears nothing."""
@@ -218,7 +344,7 @@ def test_an_id_of_an_earlier_version_does_not_say_how_the_store_was_open(tmp_pat
     before, _ = written(tmp_path, flush="SYNC_FLUSH")
     line = f"{before} {BOOT}\n".encode()
     (tmp_path / "eruca.store").write_bytes(line + b"%08x\n" % crc32(line))
-    assert read_store_id(tmp_path) == (before, BOOT, "")
+    assert read_store_id(tmp_path) == Kept(before, BOOT, "")
     killed(tmp_path)
     shutil.copytree(tmp_path, tmp_path.with_name("other"))
     assert id_of(tmp_path, NEXT_BOOT, flush="SYNC_FLUSH") == before

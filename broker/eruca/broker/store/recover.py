@@ -21,7 +21,7 @@ from eruca.broker.store.marks import Checkpoint, Mark
 from eruca.broker.store.progress import Progress
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.results import Damage, RecoveryReport
-from eruca.broker.store.scan import Scan, data_end, find_record, sound_record
+from eruca.broker.store.scan import SECTOR, Scan, data_end, find_record, sound_record
 from eruca.protocol.message import TRANSACTION_ROLLBACK
 from eruca.protocol.record import BLANK_SIZE, MIN_RECORD_SIZE, Record, encode_blank, encode_record, host_bytes
 
@@ -29,7 +29,6 @@ FILLER_TOPIC = "LOST"
 """Topic of the record that covers damage: of rollback type, so that no queue and no index shows it."""
 _ROUND = 4096
 _UNITS_AT_ONCE = 25_600
-_SECTOR = 512
 _LARGEST_FILLER = 4 << 20
 _NOBODY = host_bytes("127.0.0.1", 0)
 _ZEROS = 1 << 20
@@ -50,12 +49,16 @@ class Recovery:
         note: Callable[[Mark], None],
         lost: Callable[[str | None, list[Damage]], None],
         *,
-        unflushed_counts: bool = True,
+        check_crc: bool,
+        power_failed: bool | None,
+        remember: Callable[[int], int] | None = None,
     ) -> None:
         """``note`` writes a mark, on the disk when it returns; ``lost`` is called, before anything is mended, with the
         damage that is about to be covered, and with a reason where the log lacks what was stored. What nothing says to
-        have been flushed was stored, too, unless ``unflushed_counts`` is false: after a power failure under
-        SYNC_FLUSH, where nobody was answered before the flush."""
+        have been flushed was stored, too, unless there is ``remember``: after a power failure under SYNC_FLUSH, where
+        nobody was answered before the flush. That is called with up to where the log was flushed, by what this recovery
+        takes away, and returns what was remembered. ``power_failed``: while the store was open; None where nobody
+        knows."""
         self._config = config
         self._log = log
         self._queues = queues
@@ -65,7 +68,11 @@ class Recovery:
         self._progress = progress
         self._note = note
         self._lost = lost
-        self._unflushed_counts = unflushed_counts
+        self._check_crc = check_crc
+        self._remember = remember
+        self._power_failed = power_failed
+        self._flushed = 0
+        """Up to where the log was flushed, by mark and units, also those that an earlier recovery has taken away."""
         self._checkpoint = Checkpoint()
         self._marked: Mark | None = None
         self._has_mark = False
@@ -74,6 +81,8 @@ class Recovery:
         """Up to where the index came to the disk in order, as the mark says."""
         self._known = 0
         """Up to where the log was, as the mark says."""
+        self._by_time = False
+        """Whether no mark says what was flushed, but that of a recovery that ended early: then the checkpoint does."""
         self._time_before_damage = 0
         """Store time of the newest record before the first damage, of those that were read."""
 
@@ -90,6 +99,9 @@ class Recovery:
         self._has_mark = mark is not None
         self._checkpoint = checkpoint
         self._known = mark.written if mark is not None else 0
+        if mark is not None:
+            self._flushed = mark.synced if self._remember is None else mark.written
+        self._by_time = mark is None or (not mark.synced and checkpoint.physic > 0)
         if self._known > (self._log.segments[-1].end if self._log.segments else 0):
             self._lost(f"the log had {self._known}, and its files end before", [])
         if not self._log.segments:
@@ -133,7 +145,8 @@ class Recovery:
         log = self._log
         if mark is not None:
             ends = [(mark.written, mark.written_units), (mark.synced, mark.synced_units)]
-            if not clean and not self._kept(mark):
+            unflushed = self._power_failed and self._remember is None
+            if not clean and (unflushed or not self._kept(mark)):
                 del ends[0]
             for offset, units in ends:
                 if log.min_offset <= offset <= log.segments[-1].end and self._units_below(offset) == units:
@@ -226,7 +239,12 @@ class Recovery:
             self._index.cut(0)
 
     def _scan(self) -> Scan:
-        return Scan(self._log, check_crc=self._config.check_crc_on_recover, reached=self._progress.reach)
+        return Scan(
+            self._log,
+            check_crc=self._check_crc,
+            torn_from=None if self._power_failed is False else self._flushed,
+            reached=self._progress.reach,
+        )
 
     def _mark_beginning(self, start: int) -> None:
         """Write down where units are cut off, if no mark says it: should this recovery end early, by a kill even, the
@@ -249,7 +267,21 @@ class Recovery:
         if self._index is not None:
             self._index.doubt(synced)
 
+    def _remember_flushed(self, start: int) -> None:
+        """Under SYNC_FLUSH a mark and a unit come after the flush of what they count. These here are about to go."""
+        if self._remember is None:
+            return
+        ends = [self._known]
+        for queue in list(self._queues.queues.values()):
+            self._progress.check()
+            unit = self._queues.last_unit(queue)
+            if unit is not None and unit[1] != BLANK_SIZE_MARK:
+                ends.append(unit[0] + unit[1])
+        flushed = max(ends)
+        self._flushed = max(self._remember(flushed if flushed > start else 0), flushed)
+
     def _again_from(self, start: int) -> None:
+        self._remember_flushed(start)
         self._mark_beginning(start)
         self._progress.aim(start, self._log.segments[-1].end, self._log.segment_size)
         before: dict[ConsumeQueue, bytes] = {}
@@ -313,7 +345,7 @@ class Recovery:
     def _finish(self, scan: Scan, before: dict[ConsumeQueue, bytes], time: int) -> None:
         log = self._log
         report = self._report
-        loss = self._loss(scan, before)
+        loss = self._loss(scan)
         if loss is not None or scan.damages:
             self._lost(loss, scan.damages)
         for queue, units in before.items():
@@ -328,24 +360,22 @@ class Recovery:
         report.lost_units = self._dispatch.lost_units
         self._queues.count_on()
 
-    def _loss(self, scan: Scan, before: dict[ConsumeQueue, bytes]) -> str | None:
+    def _loss(self, scan: Scan) -> str | None:
         """Why the log lacks what was stored; None if it does not. What a kill has left of a record was never stored."""
-        if scan.damages and (self._unflushed_counts or self._was_flushed(scan.damages[0].start, before)):
+        if scan.damages and (self._remember is None or self._was_flushed(scan.damages[0].start)):
             return f"the log is damaged at {scan.damages[0].start}"
-        if scan.end < self._known:
-            return f"the log had {self._known}, and ends at {scan.end}"
+        if scan.end < (had := max(self._known, self._flushed)):
+            return f"the log had {had}, and ends at {scan.end}"
+        if self._remember is not None and self._by_time and self._time_before_damage < self._checkpoint.physic:
+            return f"the log had messages up to the time {self._checkpoint.physic}, and ends before"
         if scan.remains and self._report.clean:
             return f"the log is damaged at {scan.end}, its end, and was closed in order"
         return None
 
-    def _was_flushed(self, offset: int, before: dict[ConsumeQueue, bytes]) -> bool:
-        """Whether anything says that the log was flushed behind ``offset``; under SYNC_FLUSH a mark and a unit do, as
-        they come after the flush of what they count. Without a mark it is the checkpoint: it was written when all up
-        to its time was flushed."""
-        if self._known > offset or (not self._known and self._time_before_damage <= self._checkpoint.physic):
-            return True
-        units = (unit for taken in before.values() for unit in UNIT_FORM.iter_unpack(taken))
-        return any(start + size > offset for start, size, _ in units if size != BLANK_SIZE_MARK)
+    def _was_flushed(self, offset: int) -> bool:
+        """Whether anything says that the log was flushed behind ``offset``: mark or unit; or the checkpoint, which was
+        written when all up to its time was flushed."""
+        return self._flushed > offset or (self._by_time and self._time_before_damage <= self._checkpoint.physic)
 
     def _keep_end(self, queue: ConsumeQueue, units: bytes, damages: list[Damage]) -> None:
         """Keep the units at a queue's end whose records lie in damage with the log going on behind it.
@@ -452,5 +482,5 @@ def _split(queues: QueueTable, queue: ConsumeQueue, index: int) -> list[bytes]:
 
 def _has_empty_sector(data: bytes, at: int) -> bool:
     """Whether a whole sector, or the part of one at either end, is empty; ``data`` begins at ``at`` in its file."""
-    edges = [0, *range(_SECTOR - at % _SECTOR, len(data), _SECTOR), len(data)]
+    edges = [0, *range(SECTOR - at % SECTOR, len(data), SECTOR), len(data)]
     return any(start < stop and not data[start:stop].strip(b"\0") for start, stop in pairwise(edges))

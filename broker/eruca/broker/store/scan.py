@@ -17,6 +17,8 @@ from eruca.protocol.errors import ProtocolError
 from eruca.protocol.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, Record, decode_record
 
 _MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
+SECTOR = 512
+"""What a disk writes as a whole, or not at all."""
 _STRIPE = 1 << 20
 _LARGEST = 1 << 28
 _ZEROS = bytes(_STRIPE + 3)
@@ -39,7 +41,15 @@ def sound_record(data: memoryview | bytes, at: int, offset: int, *, check_crc: b
 class Scan:
     """One pass over the log's files; ``reached`` is called with the offset of each part that is read, and may raise."""
 
-    def __init__(self, log: CommitLog, *, check_crc: bool = True, reached: Callable[[int], object] = bool) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        *,
+        check_crc: bool = True,
+        torn_from: int | None = None,
+        reached: Callable[[int], object] = bool,
+    ) -> None:
+        """``torn_from``: the power may have failed, and what was written from there on may lack sectors."""
         self.damages: list[Damage] = []
         self.end = 0
         """After the pass: where the next record belongs."""
@@ -47,6 +57,7 @@ class Scan:
         """Whether something other than zeros lies behind ``end``."""
         self._log = log
         self._check_crc = check_crc
+        self._torn_from = torn_from
         self._reached = reached
 
     def records(self, start: int) -> Iterator[Record]:
@@ -90,6 +101,8 @@ class Scan:
                     _bytes_of(segment, at + done + record.size, at + done + record.size + 8)
                 ):
                     return  # the log's last record, its end not written: no CRC covers the properties
+                if self._is_torn(segment, at + done, record):
+                    return
                 yield record
                 done += record.size
             at += done
@@ -131,7 +144,21 @@ class Scan:
         self._reached(segment.start + at)
         if segment.size - at >= 8 and self._is_blank(segment, at):
             return True
-        return _sound_at(segment, at, check_crc=self._check_crc)
+        record = _record_at(segment, at, check_crc=self._check_crc)
+        return record is not None and not self._is_torn(segment, at, record)
+
+    def _is_torn(self, segment: Segment, at: int, record: Record) -> bool:
+        """Whether a sector may never have come to the disk, or only as it was while the record was being written: then
+        the properties, which no CRC covers, are empty up to its end. All else does not fit together then."""
+        text = record.properties_text
+        end = at + record.size
+        if b"\0" not in text or self._torn_from is None or segment.start + end <= self._torn_from:
+            return False
+        begin = end - len(text)
+        ends = range(begin - begin % SECTOR + SECTOR, end + 1, SECTOR)
+        if any(not text[each - begin - 1] for each in ends):
+            return True
+        return not text[-1] and not any(_bytes_of(segment, end, end + -end % SECTOR))
 
     @staticmethod
     def _reason(segment: Segment, at: int) -> str:
@@ -150,12 +177,12 @@ def _bytes_of(segment: Segment, start: int, stop: int) -> bytes:
     return segment.read(start, min(stop, segment.size) - start, wait=True)
 
 
-def _sound_at(segment: Segment, at: int, *, check_crc: bool = True) -> bool:
+def _record_at(segment: Segment, at: int, *, check_crc: bool = True) -> Record | None:
     size = int.from_bytes(_bytes_of(segment, at, at + 4), "big")
     if not MIN_RECORD_SIZE <= size <= min(_LARGEST, segment.size - at):
-        return False
+        return None
     data = _bytes_of(segment, at, at + size)
-    return sound_record(data, 0, segment.start + at, check_crc=check_crc) is not None
+    return sound_record(data, 0, segment.start + at, check_crc=check_crc)
 
 
 def magics(segment: Segment, at: int) -> Iterator[int]:
@@ -229,6 +256,6 @@ def find_record(log: CommitLog, offset: int) -> int | None:
         return None
     at = offset - segment.start
     for candidate in magics(segment, at):
-        if candidate >= at and _sound_at(segment, candidate):
+        if candidate >= at and _record_at(segment, candidate) is not None:
             return segment.start + candidate
     return None

@@ -86,6 +86,7 @@ class Store:
         self._sync_flush = config.sync_flush
         self._file_system = file_system = file_system or FileSystem()
         self._clock = clock
+        self._follows = follows
         self._id: StoreId | None = None
         if boot is not None:
             self._id = StoreId(config.store_path_root_dir, boot, file_system, sync_flush=config.sync_flush)
@@ -238,7 +239,9 @@ class Store:
             self.progress,
             note,
             self._lost,
-            unflushed_counts=not torn,
+            check_crc=self.config.check_crc_on_recover or self._follows or self._id is not None,
+            power_failed=self._power_failed(clean=clean),
+            remember=self._id.remember if torn and self._id is not None else None,
         )
         self.recovery = recovery.run(clean=clean, mark=mark, checkpoint=checkpoint)
         self.recovery.notes += notes
@@ -260,6 +263,13 @@ class Store:
             self._id.settle()
         self.appender.refusal = None
         self.check_disk()
+
+    def _power_failed(self, *, clean: bool) -> bool | None:
+        if clean:
+            return False
+        if self._id is not None:
+            return self._id.of_another_boot
+        return None if self._follows else False  # one that nobody compares shows what it has
 
     def start(self) -> None:
         """Flush, dispatch, write out and clean by the running event loop from now on."""

@@ -1,10 +1,11 @@
 """The id of a store, by which a group of brokers knows that a log still has what it had.
 
 Owns ``eruca.store``: the id, the boot of the machine in which the store was opened last, whether sends waited for the
-disk then (flushDiskType), and the CRC-32 of all. A group takes a broker into its syncStateSet with its store's id, and
-whoever comes with another one is no member. A disk that was exchanged has no such file, nor has a restored backup. Must
-not know what damage looks like: the store says so. Invariants: where a log may lack what it had, the id goes from the
-disk before the sign of it does; a file that cannot be read counts as none, as a new id is always safe.
+disk then (flushDiskType), up to where the log was flushed if a recovery that ended early has taken that from other
+files, and the CRC-32 of all. A group takes a broker into its syncStateSet with its store's id, and whoever comes with
+another one is no member. A disk that was exchanged has no such file, nor has a restored backup. Must not know what
+damage looks like: the store says so. Invariants: where a log may lack what it had, the id goes from the disk before the
+sign of it does; a file that cannot be read counts as none, as a new id is always safe.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from eruca.broker.store.file_system import FileSystem
 from eruca.remoting.files import replace_file
 
 NAME = "eruca.store"
-_CONTENT = re.compile(rb"([0-9a-f]{32}) ([0-9a-f-]*)(?: (SYNC_FLUSH|ASYNC_FLUSH))?\n")
+_CONTENT = re.compile(rb"([0-9a-f]{32}) ([0-9a-f-]*)(?: (SYNC_FLUSH|ASYNC_FLUSH))?(?: (\d{1,19}))?\n")
 
 log = structlog.get_logger("eruca.broker.store")
 
@@ -33,6 +34,8 @@ class Kept(NamedTuple):
     boot: str
     flush: str
     """SYNC_FLUSH or ASYNC_FLUSH; empty as an earlier version wrote it."""
+    flushed: int = 0
+    """Up to where the log had been flushed, by what a recovery has taken away that ended early."""
 
 
 class StoreId:
@@ -46,6 +49,12 @@ class StoreId:
         self._path = root / NAME
         self._file_system = file_system
 
+    @property
+    def of_another_boot(self) -> bool:
+        """Before ``settle``: whether the machine may have been booted since the store was opened last."""
+        kept = read_store_id(self._path.parent)
+        return kept is None or not self.boot or kept.boot != self.boot
+
     def judge(self, *, clean: bool) -> bool:
         """Look, before a recovery, whether the power failed while the store was open: then, if sends did not wait for
         the disk, the log may lack what was acknowledged. If they did, it may only lack what was not, and be torn there:
@@ -55,7 +64,7 @@ class StoreId:
             OSError: the disk fails.
         """
         kept = read_store_id(self._path.parent)
-        if kept is None or clean or (self.boot and kept.boot == self.boot):
+        if kept is None or clean or not self.of_another_boot:
             return False
         if (kept.flush or self._flush) == "SYNC_FLUSH":
             return bool(self.boot and kept.boot)
@@ -72,6 +81,22 @@ class StoreId:
         if self._path.exists():
             forget_store_id(self._path.parent, self._file_system)
             log.warning("store_id_lost", reason=reason)
+
+    def remember(self, flushed: int) -> int:
+        """A recovery takes away what says that the log had been flushed up to here: keep that, on the disk when this
+        returns; what is kept. Where it cannot be kept, the id goes.
+
+        Raises:
+            OSError: the disk fails.
+        """
+        kept = read_store_id(self._path.parent)
+        if kept is None or flushed <= kept.flushed:
+            return kept.flushed if kept is not None else flushed
+        try:
+            replace_file(self._path, _encode(kept._replace(flushed=flushed)), backup=False)
+        except OSError as fault:
+            self.lose(f"what had been flushed before the machine stopped cannot be written down: {fault}")
+        return flushed
 
     def settle(self) -> None:
         """Keep the id, or take a new one; the store is recovered.
@@ -101,7 +126,8 @@ def read_store_id(root: Path) -> Kept | None:
     found = _CONTENT.match(content)
     if found is None:
         return None
-    kept = Kept(*((part or b"").decode() for part in found.groups()))
+    value, boot, flush, flushed = ((part or b"").decode() for part in found.groups())
+    kept = Kept(value, boot, flush, int(flushed or 0))
     return kept if _encode(kept) == content else None
 
 
@@ -117,5 +143,6 @@ def forget_store_id(root: Path, file_system: FileSystem) -> None:
 
 
 def _encode(kept: Kept) -> bytes:
-    line = f"{' '.join(kept) if kept.flush else ' '.join(kept[:2])}\n".encode()
+    parts = [*kept[:2], *([kept.flush] if kept.flush else []), *([str(kept.flushed)] if kept.flushed else [])]
+    line = f"{' '.join(parts)}\n".encode()
     return line + b"%08x\n" % crc32(line)
