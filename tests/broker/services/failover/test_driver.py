@@ -80,6 +80,26 @@ async def test_a_welcome_while_it_follows_finds_where_the_log_ends_be_that_flush
     assert reports[0].end == 12
 
 
+async def test_whose_connection_is_cut_within_a_record_follows_again(group: MemoryGroup[FakeClient]) -> None:
+    """What all had of the record was confirmed; the part is cut off then, and comes again."""
+    await three(group)
+    replica = group.machines[2]
+    await until(lambda: replica.office.confirmed == 10)
+    settle = replica.office.settle
+
+    async def cut_part_off() -> int:
+        replica.office.settle = settle  # type: ignore[method-assign]
+        del replica.disk.log[-1:]
+        return await settle()
+
+    replica.office.settle = cut_part_off  # type: ignore[method-assign]
+    group.alone.add(2)
+    await until(lambda: len(replica.disk.log) == 9)
+    group.alone.clear()
+    await until(lambda: len(replica.disk.log) == 10 or replica.office.barred is not None)
+    assert replica.office.barred is None
+
+
 async def test_who_stops_in_order_is_replaced_at_once(group: MemoryGroup[FakeClient]) -> None:
     await three(group)
     await group.stop(1)

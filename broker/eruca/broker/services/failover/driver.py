@@ -155,8 +155,9 @@ class Driver:
     async def start(self) -> None:
         """Take part from now on; the store is open. Raises StoreDamaged, OSError."""
         self.kept.load()
-        office, end = self._office, await self._office.settle()
-        self.member = replace(self.member, end=end, epochs=office.epochs(), damaged_at=office.damaged_at())
+        office = self._office
+        await self._find_end()
+        self.member = replace(self.member, epochs=office.epochs(), damaged_at=office.damaged_at())
         start = self._tasks.start
         self._rests = not self._queued
         self._running = [
@@ -288,7 +289,7 @@ class Driver:
             case Read(group, revision) if why := self.kept.why_forgotten(group, self.member.epoch):
                 await self._step(Forgotten(why, revision))
             case Recreate():
-                self.member = replace(self.member, end=await self._office.settle())
+                await self._find_end()
                 await self._step(event)
             case Welcomed() if (
                 self.member.state is FOLLOWING
@@ -489,7 +490,7 @@ class Driver:
         self._links.leave()
         self.member = replace(self.member, state=State.JOINING)
         with suppress(OSError):  # the disk that failed may fail again: then nothing more is taken in either
-            self.member = replace(self.member, end=await self._office.settle())
+            await self._find_end()
 
     def _connect(self) -> None:
         """Look for the master where etcd says that it is.
@@ -513,10 +514,16 @@ class Driver:
     async def _settle(self) -> None:
         """Know where the log ends. With a disk that has failed nobody stands, and nobody follows."""
         try:
-            self.member = replace(self.member, end=await self._office.settle())
+            await self._find_end()
         except OSError:
             if not self._office.disk_failed:
                 raise
+
+    async def _find_end(self) -> None:
+        """A part of a record that is cut off there was confirmed in vain: it showed nothing, and may never become
+        whole. Raises OSError."""
+        end = await self._office.settle()
+        self.member = replace(self.member, end=end, confirmed=min(self.member.confirmed, end))
 
     # ------------------------------------------------------------------ standing for election
 
