@@ -287,6 +287,35 @@ def test_a_torn_record_at_the_end_is_dropped_and_said(tmp_path: Path) -> None:
     store.close()
 
 
+def test_damage_before_the_blank_end_of_the_last_file_is_the_logs_end(tmp_path: Path) -> None:
+    """What is written in the room behind it would be hidden by what covers it."""
+    store = open_store(tmp_path / "live", flush_disk_type="SYNC_FLUSH")
+    put(store, "T", 0, b"first")
+    store.flush()
+    store.persist()
+    end = store.figures().max_offset
+    starts = []
+    while (start := put(store, "T", 0, b"x" * 1400)) < 8192:
+        starts.append(start)
+    copy = live_copy(store, tmp_path / "live", tmp_path / "copy")
+    store.close()
+    (copy / "commitlog" / f"{8192:020d}").unlink()  # its name never came to the disk
+    for start in starts:
+        spoil(copy, start, 100)
+
+    again = open_store(copy, flush_disk_type="SYNC_FLUSH")
+    assert again.figures().max_offset == again.recovery.end_offset == end
+    assert put(again, "T", 0, b"acknowledged") == end
+    again.flush()
+    again.persist()
+    killed = live_copy(again, copy, tmp_path / "killed")
+    again.close()
+    assert not any((killed / "commitlog" / f"{0:020d}").read_bytes()[again.figures().max_offset :])
+    store = open_store(killed, flush_disk_type="SYNC_FLUSH")
+    assert bodies(store, "T", 0) == [b"first", b"acknowledged"]
+    store.close()
+
+
 def test_a_body_that_holds_a_record_is_not_taken_for_one(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     put(store, "T", 0, b"first")

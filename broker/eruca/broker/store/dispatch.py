@@ -41,6 +41,8 @@ class Dispatch:
         self.pending: list[Request] = []
         self.position = 0
         """End of the last dispatched record."""
+        self.newest = 0
+        """Store time up to which all was dispatched; 0 where nothing was."""
         self.on_arrival: Arrival | None = None
         self.lost_units: list[tuple[str, int, int]] = []
         """Units that were filled because the record is missing: topic, queue, queue offset."""
@@ -89,6 +91,7 @@ class Dispatch:
         if self._index is not None:
             self._index_all(work, self._index)
         self.position = work[-1][1] + work[-1][2]
+        self.newest = max(self.newest, work[-1][5])
         if not pending:
             self._gone.clear()
         return len(work)

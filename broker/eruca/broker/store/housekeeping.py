@@ -91,7 +91,7 @@ class Housekeeping:
         return self._dispatch.position == self.mark.written
 
     def begin(self) -> tuple[int, int]:
-        """Begin a write-out: up to which commit log offset it covers, and the store time of the newest message."""
+        """Begin a write-out: up to which commit log offset it covers, and the store time of the newest message there."""
         queues = self._queues.queues.values()
         position = self._dispatch.unindexed_from
         if position is None:
@@ -100,7 +100,7 @@ class Housekeeping:
         else:  # a start begins there, so that what the index lacks comes into it
             units = sum(self._queues.units_before(queue, position) for queue in queues)
         self._covered = (position, units)
-        return position, self._appender.last_time
+        return position, self._dispatch.newest
 
     def unflushed(self) -> list[Unflushed]:
         """The files of queues and index to flush; ``give_back`` takes them when that fails, or ends early."""

@@ -78,7 +78,7 @@ class Scan:
                 yield record
                 at = record.physical_offset + record.size - base
             if self._is_blank(segment, at):
-                self.end = base + at if last else segment.end
+                self.end = self._end_before_blank(base, base + at) if last else segment.end
                 return
             following = self._following(segment, at)
             if following is None:
@@ -122,6 +122,15 @@ class Scan:
         else:
             self.end = segment.end
             self.damages.append(Damage(segment.start + at, segment.end, self._reason(segment, at)))
+
+    def _end_before_blank(self, begin: int, blank: int) -> int:
+        """Where a log ends whose last file, from ``begin`` on, has a blank record and nothing behind it: damage just
+        before that has nothing behind it either."""
+        end = blank
+        while self.damages and self.damages[-1].end == end > begin:
+            end = max(self.damages.pop().start, begin)
+            self.remains = True
+        return end
 
     @staticmethod
     def _is_blank(segment: Segment, at: int) -> bool:

@@ -246,6 +246,7 @@ class Store:
         self.recovery = recovery.run(clean=clean, mark=mark, checkpoint=checkpoint)
         self.recovery.notes += notes
         self.appender.last_time = max(self.recovery.last_store_timestamp, checkpoint.physic)
+        self._dispatch.newest = self.appender.last_time
         self.housekeeping.move_min_offsets()
         self.replicator.begin()
         self._flush.flush()
