@@ -107,7 +107,7 @@ class StoreRules:
     )
     """The delay of each level, level 1 first."""
     check_crc_on_recover: bool = setting(True, key="checkCRCOnRecover")
-    """Whether a recovery checks the bodies of messages."""
+    """Whether a recovery checks the bodies of messages; that of a slave, or of a broker of a group, always does."""
 
 
 @dataclass(kw_only=True)

@@ -91,7 +91,8 @@ class Housekeeping:
         return self._dispatch.position == self.mark.written
 
     def begin(self) -> tuple[int, int]:
-        """Begin a write-out: up to which commit log offset it covers, and the store time of the newest message there."""
+        """Begin a write-out: up to which commit log offset it covers, and the store time of the newest message that was
+        dispatched."""
         queues = self._queues.queues.values()
         position = self._dispatch.unindexed_from
         if position is None:
