@@ -104,7 +104,7 @@ class FileSystem:
         operating_system.flush_file(fd)
 
     def write_again(self, fd: int, position: int, end: int) -> None:
-        """Write what a file holds there anew, after a flush that failed, while nobody else writes there.
+        """Write again what a file holds there, after a flush that failed, while nobody else writes there.
 
         The kernel takes what it could not write for written: it shows it, and the next flush passes over it.
         """

@@ -146,13 +146,15 @@ def write_mark(
 
 
 def set_abort(root: Path, file_system: FileSystem) -> None:
-    """Leave the sign that the store is open, on the disk before a message is taken.
+    """Leave the sign that the store is open, on the disk before a message is taken; with all other names in the folder,
+    and in ``config``, that a process was killed too early to flush.
 
     Raises:
         OSError: the disk fails.
     """
     (root / "abort").touch()
     file_system.flush_folder(root)
+    file_system.flush_folder(root / "config")
 
 
 def clear_abort(root: Path) -> None:

@@ -51,7 +51,7 @@ from eruca.broker.store.replicator import Replicator
 from eruca.broker.store.results import Damage, Durability, Figures, Found, Got, Matcher, RecoveryReport
 from eruca.broker.store.scan import Scan
 from eruca.broker.store.scheduler import Scheduler
-from eruca.broker.store.store_id import StoreId, forget_store_id
+from eruca.broker.store.store_id import StoreId, forget_store_id, power_failed
 from eruca.protocol.record import Record
 from eruca.remoting.clock import monotonic_ms, now_ms
 from eruca.remoting.files import check_writable
@@ -86,7 +86,6 @@ class Store:
         self._sync_flush = config.sync_flush
         self._file_system = file_system = file_system or FileSystem()
         self._clock = clock
-        self._follows = follows
         self._id: StoreId | None = None
         if boot is not None:
             self._id = StoreId(config.store_path_root_dir, boot, file_system, sync_flush=config.sync_flush)
@@ -215,7 +214,7 @@ class Store:
         checkpoint = self.housekeeping.checkpoint = read_checkpoint(root)
         mark = read_mark(root, checkpoint)
         clean = not was_aborted(root)
-        torn = False
+        torn, copies = False, self.appender.standing is not None
         if self._id is None:
             forget_store_id(root, self._file_system)  # what is stored meanwhile, the group does not know
         else:
@@ -224,7 +223,6 @@ class Store:
         self._queues.load(self.progress.check)
         notes = self._index.load() if self._index is not None else []
         set_abort(root, self._file_system)  # a recovery that ends early leaves no store that was stopped in order
-        self._file_system.flush_folder(root / "config")  # a process may have been killed before it has
 
         def note(begun: Mark) -> None:
             write_mark(root, begun, checkpoint, self._file_system, durably=True)
@@ -239,8 +237,8 @@ class Store:
             self.progress,
             note,
             self._lost,
-            check_crc=self.config.check_crc_on_recover or self._follows or self._id is not None,
-            power_failed=self._power_failed(clean=clean),
+            check_crc=self.config.check_crc_on_recover or copies or self._id is not None,
+            power_failed=power_failed(self._id, clean=clean, copies=copies),
             remember=self._id.remember if torn and self._id is not None else None,
         )
         self.recovery = recovery.run(clean=clean, mark=mark, checkpoint=checkpoint)
@@ -264,13 +262,6 @@ class Store:
             self._id.settle()
         self.appender.refusal = None
         self.check_disk()
-
-    def _power_failed(self, *, clean: bool) -> bool | None:
-        if clean:
-            return False
-        if self._id is not None:
-            return self._id.of_another_boot
-        return None if self._follows else False  # one that nobody compares shows what it has
 
     def start(self) -> None:
         """Flush, dispatch, write out and clean by the running event loop from now on."""

@@ -113,6 +113,21 @@ class StoreId:
             log.info("store_id_new", id=self.value)
 
 
+def power_failed(store_id: StoreId | None, *, clean: bool, copies: bool) -> bool | None:
+    """Whether the power failed while a store was open, before ``settle``. None where nobody knows, of one that
+    ``copies`` another; one that nobody compares shows what it has.
+    another; one that nobody compares shows what it has.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    if clean:
+        return False
+    if store_id is not None:
+        return store_id.of_another_boot
+    return None if copies else False
+
+
 def read_store_id(root: Path) -> Kept | None:
     """What the file of a store's id says; None where there is none, or a damaged one.
 
