@@ -54,7 +54,7 @@ def watch(patch: pytest.MonkeyPatch, leaving: Happened = _nothing, answered: Hap
             leaving(self, call.endpoint)
             # Without an owner each answer comes to its receiver.
             receiver = _Watched(call.receiver, partial(answered, self, call.endpoint))
-            watched[opaque] = SingleCall(receiver, call.endpoint, call.deadline)
+            watched[opaque] = SingleCall(receiver, call.endpoint, call.deadline, call.asked)
         call_many(self, frames, watched, deadline, flush=flush)
 
     patch.setattr(Connection, "call_for", watched_call)

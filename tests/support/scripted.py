@@ -57,6 +57,11 @@ class Scripted:
         self.members: list[str] = []
         self.bounds = {"min": 0, "max": 0, "time": 0}
         """The answers to 31, 30 and 29."""
+        self.least_asked = 0
+        """How often 31 was asked."""
+        self.least_answered = asyncio.Event()
+        """Clear it to let it wait."""
+        self.least_answered.set()
         self.pulls: list[Any] = []
         """Those that may be held; others find nothing."""
         self.moved: deque[PullReply] = deque()
@@ -118,11 +123,14 @@ class Scripted:
         """As a nameserver: the topic has so many queues on each of these brokers."""
         self.leads(topic, {each.name: each.address for each in brokers}, queues=queues, perm=perm)
 
-    def leads(self, topic: str, brokers: dict[str, str], *, queues: int = 1, perm: int = 6) -> None:
-        """As ``knows``, by the names and addresses of brokers."""
+    def leads(
+        self, topic: str, brokers: dict[str, str], *, slave: str | None = None, queues: int = 1, perm: int = 6
+    ) -> None:
+        """As ``knows``, by the names and addresses of brokers; each has the slave 1 at that address."""
+        slaves = {} if slave is None else {1: slave}
         self.topics[topic] = TopicRouteData(
             broker_datas=[
-                BrokerData(broker_name=name, broker_addrs={0: address}, cluster="Lab")
+                BrokerData(broker_name=name, broker_addrs={0: address, **slaves}, cluster="Lab")
                 for name, address in brokers.items()
             ],
             queue_datas=[
@@ -247,7 +255,9 @@ async def query_offset(server: Scripted, call: Call[Any]) -> Reply:
 
 
 @routes.on(api.GET_MIN_OFFSET)
-def least(server: Scripted, call: Call[Any]) -> Reply:
+async def least(server: Scripted, call: Call[Any]) -> Reply:
+    server.least_asked += 1
+    await server.least_answered.wait()
     return Reply(header=OffsetReply(offset=server.bounds["min"]))
 
 

@@ -73,6 +73,12 @@ def vip_address(address: str) -> str:
     return f"{host}:{int(port) - 2}"
 
 
+def address_of_vip(address: str) -> str:
+    """The first address of a broker, by its second one."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) + 2}"
+
+
 def local_address() -> str:
     """The address of the interface that faces outward, IPv4 first; 127.0.0.1 if there is none. Sends nothing."""
     for family, outside in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):

@@ -81,6 +81,10 @@ class PendingCall(Protocol):
         """... and until when, by the loop's time."""
 
     @property
+    def asked(self) -> float:
+        """When its request left, by the loop's time."""
+
+    @property
     def owner(self) -> AnswerGroup | None:
         """Who takes plain answers in place of the receivers, those of one read together."""
 
@@ -91,6 +95,7 @@ class SingleCall(msgspec.Struct, eq=False):
     receiver: Receiver[Any]
     endpoint: Endpoint[Any, Any]
     deadline: float
+    asked: float
     owner: None = None
 
 
@@ -117,8 +122,9 @@ class Calls:
 
     def add(self, opaque: int, receiver: Receiver[Answer[R]], endpoint: Endpoint[Any, R], timeout: float) -> None:
         """Expect an answer within ``timeout`` seconds."""
-        deadline = self._loop.time() + timeout
-        self.waiting[opaque] = SingleCall(receiver, endpoint, deadline)
+        asked = self._loop.time()
+        deadline = asked + timeout
+        self.waiting[opaque] = SingleCall(receiver, endpoint, deadline, asked)
         self.watch(deadline)
 
     def add_many(self, calls: Mapping[int, PendingCall], deadline: float) -> None:

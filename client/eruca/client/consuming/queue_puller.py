@@ -17,7 +17,7 @@ import msgspec
 from eruca.client.bounds import unbounded
 from eruca.client.consuming.consumer_stats import TopicStats
 from eruca.client.consuming.process_queue import ProcessQueue, QueueLimits
-from eruca.client.errors import BrokerRefused, BrokerUnreachable, ClientError
+from eruca.client.errors import BrokerRefused, BrokerUnreachable, CallTimeout, ClientError
 from eruca.client.log import log
 from eruca.client.message import ReceivedMessage, received, sizes
 from eruca.client.network import brokers
@@ -286,6 +286,8 @@ class QueuePuller(Generic[Q]):
 
     def _pause_after(self, error: ClientError) -> float:
         topic = self.process_queue.queue.topic
+        if isinstance(error, BrokerUnreachable | CallTimeout):
+            self._broker_id = MASTER  # a slave that is away suggests nothing else
         if isinstance(error, BrokerRefused):
             if error.code == ResponseCode.FLOW_CONTROL:
                 return AFTER_FLOW_CONTROL

@@ -6,7 +6,9 @@ way on one connection. Raises ClientError. Offsets count messages, times are ms 
 
 from __future__ import annotations
 
-from eruca.client.errors import BadAnswer, BrokerRefused, UsageError
+from msgspec.structs import replace
+
+from eruca.client.errors import BadAnswer, BrokerRefused, BrokerUnreachable, UsageError
 from eruca.client.network.session import Session
 from eruca.protocol import api
 from eruca.protocol.bodies import CheckClientRequestBody, ConsumerOffsets, SubscriptionData
@@ -153,9 +155,22 @@ def pull_request(
 async def pull_messages(
     session: Session, queue: MessageQueue, ask: pull.PullMessage, *, broker_id: int = 0, timeout: float = 10.0
 ) -> Answer[pull.PullReply]:
-    """Pull once from the suggested broker id; ``timeout`` in seconds must outlast the time the broker may hold it."""
+    """Pull once from the suggested broker id; ``timeout`` in seconds must outlast the time the broker may hold it.
+
+    If the connection ends, and another broker is known in the place of that one, what is left of the pull goes there.
+    """
+    asked = session.loop.time()
     address = await session.directory.reader(queue.broker_name, queue.topic, broker_id)
-    return await session.call(address, api.PULL_MESSAGE, ask, timeout=timeout)
+    try:
+        return await session.call(address, api.PULL_MESSAGE, ask, timeout=timeout)
+    except BrokerUnreachable:
+        other = await session.directory.reader(queue.broker_name, queue.topic, broker_id)
+        gone = session.loop.time() - asked
+        if other == address or gone >= timeout:
+            raise
+    held = max(ask.suspend_timeout_millis - int(gone * 1000), 0)
+    ask = replace(ask, suspend_timeout_millis=held)
+    return await session.call(other, api.PULL_MESSAGE, ask, timeout=timeout - gone)
 
 
 async def check_subscription(session: Session, group: str, subscription: SubscriptionData) -> None:

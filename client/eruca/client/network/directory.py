@@ -65,6 +65,8 @@ class Directory:
         self._gone = gone
         self._spawn = spawn
         self._brokers: dict[str, dict[int, str]] = {}
+        self._names: dict[str, str] = {}
+        """The broker at each address that was ever given; one that has moved keeps its former addresses."""
         self._in_cluster: set[str] = set()
         self._fetching: SharedTasks[str, Route] = SharedTasks()
         self._expected: set[str] = set()
@@ -92,6 +94,21 @@ class Directory:
                 if known == address:
                     return name, number
         return address, MASTER
+
+    def name_at(self, address: str) -> str | None:
+        """The name of the broker that has this address, or had it."""
+        return self._names.get(address)
+
+    def topic_at(self, broker: str | None) -> str | None:
+        """A topic whose route names a broker."""
+        for topic, route in self.routes.items():
+            if broker in route.brokers:
+                return topic
+        return None
+
+    def has_others(self, broker: str, address: str) -> bool:
+        """Whether a broker of this name is, or was, at another address: a former master may be back already."""
+        return any(name == broker and known != address for known, name in self._names.items())
 
     def learn(self, cluster: ClusterInfo) -> None:
         """Keep the addresses of all brokers of a cluster."""
@@ -177,6 +194,8 @@ class Directory:
 
     def _keep_broker(self, name: str, addresses: Mapping[int, str]) -> None:
         self._brokers[name] = dict(addresses)
+        for address in addresses.values():
+            self._names[address] = name
         if MASTER in addresses:
             self.masters[name] = addresses[MASTER]
         else:
@@ -200,6 +219,7 @@ class Directory:
         for name in self._brokers.keys() - named - self._in_cluster:
             self.version += 1
             del self._brokers[name]
+            self._names = {address: each for address, each in self._names.items() if each != name}
             self.masters.pop(name, None)
             self._gone(name)
 

@@ -40,6 +40,7 @@ from eruca.client.network.events import BackgroundError, EventListeners, Events
 from eruca.client.network.nameservers import Nameservers
 from eruca.client.network.presence import Presence
 from eruca.client.network.requests import Requests
+from eruca.client.network.silence import Silence
 from eruca.protocol import api, frame
 from eruca.protocol.bodies import ClusterInfo, ConsumerData, ConsumerIdList, HeartbeatData, ProducerData
 from eruca.protocol.errors import ProtocolError, Refused
@@ -132,6 +133,7 @@ class Session:
             gone=lambda name: self.presence.gone(name),
             spawn=self.spawn,
         )
+        self.silence = Silence(self.channels, self.directory, self.spawn)
         self.consumers: dict[str, ConsumerMember] = {}
         self.events = Events(settings.waits.event_listener)
         self._looking: set[str] = set()
@@ -213,6 +215,7 @@ class Session:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self.silence.close()
         await self.events.close()
         await self._greeting.close()
         await self.directory.close()
@@ -369,6 +372,7 @@ class Session:
             connection.on_close(partial(self._connection_ended, address))
         asked = self.loop.time()
         refused: Refused | None = None
+        self.silence.watch()
         try:
             for part in self._heartbeat().parts():
                 try:
@@ -451,6 +455,7 @@ class Session:
     ) -> Answer[R]:
         """Ask a broker; ``timeout`` in seconds, 0 for the request_timeout of the settings. Raises ClientError."""
         connection = await self.connection(address)
+        self.silence.watch()
         try:
             return await connection.call(endpoint, ask, body, timeout=left(timeout or self.settings.request_timeout))
         except (Refused, RemotingError, ProtocolError) as error:

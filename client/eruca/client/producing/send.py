@@ -169,6 +169,11 @@ class Send(msgspec.Struct, eq=False):
         return 0.0 if self.begin is None else self.begin.start
 
     @property
+    def asked(self) -> float:
+        """When the attempt under way began (read by Calls)."""
+        return self.attempt_start or self.start
+
+    @property
     def end(self) -> float:
         """When its time is over, by the loop's time."""
         return self.start + self.timeout

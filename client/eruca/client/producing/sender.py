@@ -35,7 +35,6 @@ from eruca.client.producing.encoder import encoder_of
 from eruca.client.producing.gates import Gates
 from eruca.client.producing.latency_faults import LatencyFaults
 from eruca.client.producing.send import PLAIN, Begin, Send, SendKind, may_pass, should_retry
-from eruca.client.producing.silence import Silence
 from eruca.client.producing.topic_queues import Target, TopicQueues
 from eruca.client.watched_future import fail
 from eruca.protocol import frame
@@ -134,7 +133,6 @@ class Sender:
             failed=self._not_reached,
             drop=self._fail,
         )
-        self._silence = Silence(session)
         self._asking: set[Send] = set()
         """Those that are tried again when a task has asked for the route."""
         self._clock = session.loop.time
@@ -255,8 +253,8 @@ class Sender:
         """Write the requests of a turn; ``earliest`` is the first deadline of their answers."""
         for connection, (frames, calls, _) in leaving.by_connection.items():
             connection.call_many(frames, calls, earliest, flush=flush)
-        if leaving.by_connection and not self._silence.watched:
-            self._silence.watch()
+        if leaving.by_connection:
+            self.session.silence.watch()
         for send in leaving.oneway:
             if not send.unattended and not send.future.done():
                 assert send.queue is not None
@@ -544,7 +542,7 @@ class Sender:
         """Note in the table of latency faults how an attempt ended."""
         if self._faults is not None and send.queue is not None and not send.fixed:
             now = self._clock()
-            latency = int((now - (send.attempt_start or send.start)) * 1000)
+            latency = int((now - (send.asked)) * 1000)
             self._faults.ended(send.queue.broker_name, latency, int(now * 1000), failed=failed)
 
     def _retry(self, send: Send, error: ClientError) -> None:

@@ -219,11 +219,12 @@ def _send(
     opaque = connection.reserve(1)[0]
     head = frame.relayed(call.serialization, call.data, opaque, len(call.body))
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + within
+    asked = loop.time()
+    deadline = asked + within
     if call.oneway:
         connection.call_many([head, call.body], {}, deadline, flush=False)
         return None
     answering: asyncio.Future[Answer[RelayedReply]] = loop.create_future()
-    pending = SingleCall(answering, endpoint, deadline)
+    pending = SingleCall(answering, endpoint, deadline, asked)
     connection.call_many([head, call.body], {opaque: pending}, deadline, flush=False)
     return answering
