@@ -88,6 +88,8 @@ class MemoryOffice(Generic[C]):
         self._machine.disk.group = group
 
     async def settle(self) -> int:
+        if self.disk_failed:
+            raise OSError("the disk fails, or hangs")
         return len(self._machine.disk.log)
 
     def append(self, frame: Frame) -> int:

@@ -11,7 +11,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from errno import ETIMEDOUT
+from functools import partial
 from pathlib import Path
+from typing import ParamSpec
 
 import structlog
 
@@ -30,7 +34,7 @@ from eruca.broker.services.failover.ports import Frame, Self, TableFrame
 from eruca.broker.services.failover.replicas import Pace as Sending
 from eruca.broker.services.failover.tables import Tables
 from eruca.broker.services.replication.ha_client import NO_MASTER
-from eruca.broker.store import FileSystem
+from eruca.broker.store import FileSystem, flush
 from eruca.broker.store.damage_mark import forget_damage, read_damage
 from eruca.broker.store.epoch_file import read_epochs, write_epochs
 from eruca.broker.store.group_file import read_group, write_group
@@ -43,6 +47,7 @@ HANDED_OVER_WITHIN = 6.0
 TOO_SMALL = "the syncStateSet has fewer brokers than minInSyncReplicas, and nothing is stored before it has: try again"
 
 log = structlog.get_logger("eruca.broker.failover")
+P = ParamSpec("P")
 
 
 class Membership:
@@ -86,6 +91,8 @@ class Membership:
     def fault(self) -> str | None:
         """Why this broker does not copy the master's log; None while it does."""
         store = self._broker.store
+        if store.flush_hangs:
+            return f"its disk hangs: a flush of the log has not returned for {flush.HANGS:g} s"
         refusal = store.replicator.refusal if store.flush_fault is None else store.refusal
         return refusal if refusal is not None or self._links.master.connected else self._why_no_master()
 
@@ -143,6 +150,7 @@ class Membership:
             self._listener.close()
             await self._listener.settled()
         await self.driver.stop()
+        await self._office.close()
         await self._links.stop()
         await broker.ha_access.stop()
         await self._coordinator.close()
@@ -199,6 +207,7 @@ class _Office:
         self._tables = tables
         self._confirmation = confirmation
         self._restart = restart
+        self._files = ThreadPoolExecutor(1, thread_name_prefix="failover-files")
         self._shown: Promise | None = None
         """What was shown last, since this broker leads or does not."""
 
@@ -208,7 +217,8 @@ class _Office:
 
     @property
     def disk_failed(self) -> bool:
-        return self._broker.store.flush_fault is not None
+        store = self._broker.store
+        return store.flush_fault is not None or store.flush_hangs
 
     def epochs(self) -> Epochs:
         return read_epochs(self._root)
@@ -217,7 +227,7 @@ class _Office:
         return read_damage(self._root, self._broker.store.replicator.begin_offset)
 
     async def note(self, epochs: Epochs) -> None:
-        await asyncio.to_thread(self._note, epochs)
+        await self._write(self._note, epochs)
 
     def _note(self, epochs: Epochs) -> None:
         write_epochs(self._root, epochs)
@@ -227,13 +237,30 @@ class _Office:
         return read_group(self._root)
 
     async def keep(self, group: Group) -> None:
-        await asyncio.to_thread(write_group, self._root, group)
+        await self._write(write_group, self._root, group)
+
+    async def _write(self, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Write a file, one after the other. While the disk hangs nobody waits for it, and it is written afterwards.
+
+        Raises OSError.
+        """
+        written = asyncio.get_running_loop().run_in_executor(self._files, partial(work, *args, **kwargs))
+        try:
+            async with asyncio.timeout(0 if self._broker.store.flush_hangs else flush.HANGS):
+                await asyncio.shield(written)
+        except TimeoutError:
+            written.add_done_callback(_written_late)
+            raise OSError(ETIMEDOUT, "the disk hangs") from None
+
+    async def close(self) -> None:
+        """Write nothing more."""
+        await asyncio.to_thread(self._files.shutdown)
 
     async def settle(self) -> int:
         store = self._broker.store
         if self._broker.role.is_slave:
             store.replicator.cut_part()
-        store.flush()
+        await store.flushed()
         return store.replicator.end_offset
 
     def append(self, frame: Frame) -> int:
@@ -297,3 +324,8 @@ class _Office:
 
     def admit(self) -> None:
         self._broker.readiness.restore("group")
+
+
+def _written_late(written: asyncio.Future[None]) -> None:
+    if not written.cancelled() and (fault := written.exception()) is not None:
+        log.error("file_not_written", fault=str(fault), consequence="it is written with the next change of the group")

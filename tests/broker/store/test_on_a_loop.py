@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from eruca.broker.store import NotInMemory, PutStatus, Store, flush, native
 from eruca.broker.store.flush import PATIENCE
@@ -256,3 +257,32 @@ async def test_stopping_leaves_no_thread(tmp_path: Path) -> None:
     assert store.open().clean
     assert bodies(store, "T", 0) == [b"x"]
     store.close()
+
+
+async def test_a_flush_that_does_not_return_is_told_and_keeps_nobody_from_work(
+    tmp_path: Path, disk: Switched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await started(
+        tmp_path, disk, flush_disk_type="SYNC_FLUSH", flush_interval_commit_log=10, sync_flush_timeout=50
+    )
+    monkeypatch.setattr(flush, "HANGS", 0.2)
+    disk.hold()
+    put(store, "T", 0, b"one")
+    waits = store.durable(store.figures().max_offset)
+    assert waits is not None and not store.flush_hangs
+    with capture_logs() as said:
+        with pytest.raises(OSError, match="does not return"):
+            await store.flushed()
+        assert store.flush_hangs and store.flush_fault is None and store.max_offset("T", 0) == 0
+        async with asyncio.timeout(5):
+            while not said:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert await waits is Durability.FLUSH_DISK_TIMEOUT
+        disk.release()
+        async with asyncio.timeout(5):
+            while store.flush_hangs:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    assert [line["event"] for line in said] == ["flush_hangs", "flush_returned"]
+    await store.flushed()
+    assert not store.flush_hangs and bodies(store, "T", 0) == [b"one"]
+    await ended(store)

@@ -4,6 +4,7 @@ in RocketMQ).
 Owns ``flushed`` and the waiting senders. Knows the log's files and the event loop it was given. While the disk is
 fast, the loop waits for the thread, since a switch back through the loop takes longer than the flush. A slow flush
 blocks the loop for at most ``PATIENCE``, and then the loop does not wait again for a while.
+A disk may hang without an error: then a flush does not return, and ``hangs`` says so.
 Invariant: nothing is reported durable that was not flushed; after a failed flush nothing is
 reported durable any more. What a failed flush was to bring there is written again, so that the next process does not
 take what only memory has for durable.
@@ -33,6 +34,9 @@ TOOK = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Bounds of the times of flushes, in seconds."""
 SLOW = 1.0
 """Seconds from which on a flush is a line of the log."""
+HANGS = 10.0
+"""Seconds without a return after which a flush counts as hanging. Disks that work take less: one that reads a sector
+again and again gives up after 7 s in an array, and volumes of a network stand still for some seconds."""
 RESTS = 8 * PATIENCE, 256 * PATIENCE
 """Seconds without such a wait after a flush that was too slow: the first time, and at most (doubled each time)."""
 
@@ -62,6 +66,10 @@ class Flush:
         self._rest = RESTS[0]
         self._eager = eager
         self._running = False
+        self._begun = 0.0
+        """When the flush under way began."""
+        self._told = False
+        """Whether the log says of it that it hangs."""
         self._target = 0
         self._file: Segment | None = None
         """The file that the flush has come to."""
@@ -72,6 +80,17 @@ class Flush:
     def behind(self) -> int:
         """Bytes that are written and not yet on the disk."""
         return max(self._log.position - self.flushed, 0)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether the flush under way has not returned for ``HANGS`` seconds."""
+        return self._running and time.monotonic() - self._begun >= HANGS
+
+    def look(self) -> None:
+        """Say once that a flush hangs."""
+        if not self._told and self.hangs:
+            self._told = True
+            log.error("flush_hangs", seconds=HANGS, consequence="nothing comes to the disk until it returns")
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Flush in a thread from now on."""
@@ -118,6 +137,7 @@ class Flush:
         if self._running or self._thread is None or self.fault is not None or self._log.position <= self.flushed:
             return
         self._running = True
+        self._begun = time.monotonic()
         target, segments, new_files = self._plan()
         self._target = target
         patient = self._waiters and target - self.flushed <= _MUCH and time.monotonic() >= self._patient_from
@@ -169,6 +189,9 @@ class Flush:
 
     def _done(self, fault: Exception | None) -> None:
         self._running = False
+        if self._told:
+            self._told = False
+            log.warning("flush_returned", seconds=round(time.monotonic() - self._begun, 1))
         if fault is None:
             self._flushed_to(self._target)
         elif isinstance(fault, OSError):

@@ -105,6 +105,7 @@ class Scheduler:
                 self._failed(fault)
 
     def _flush_log(self) -> None:
+        self._flush.look()
         behind = self._flush.behind
         now = time.monotonic()
         late = now - self._thorough_at >= self._config.flush_commit_log_thorough_interval / 1000

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from errno import ETIMEDOUT
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -389,6 +390,23 @@ class Store:
         finally:
             self._flushed()
 
+    async def flushed(self) -> None:
+        """As ``flush``, without keeping the event loop from its work.
+
+        Raises:
+            OSError: the disk fails, or hangs.
+        """
+        end = self.commit_log.position
+        try:
+            while not self.flush_hangs and (waiter := self._flush.durable(end)) is not None:
+                await waiter
+                if self._flush.fault is not None:
+                    raise self._flush.fault
+        finally:
+            self._flushed()
+        if self.flush_hangs:
+            raise OSError(ETIMEDOUT, "a flush of the log does not return")
+
     def _flushed(self) -> None:
         if self._flush.fault is not None and not (self.appender.refusal or "").startswith("the commit log could"):
             log.error("flush_failed", fault=str(self._flush.fault))
@@ -566,6 +584,11 @@ class Store:
     def flush_fault(self) -> OSError | None:
         """The error of a failed flush, after which nothing is accepted any more; None without one."""
         return self._flush.fault
+
+    @property
+    def flush_hangs(self) -> bool:
+        """Whether the disk hangs: a flush of the log has not returned for long."""
+        return self._flush.hangs
 
     @property
     def fsyncs(self) -> Histogram:

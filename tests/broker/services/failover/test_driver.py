@@ -121,6 +121,35 @@ async def test_a_master_whose_disk_has_failed_names_another_one_and_neither_stan
     assert await group.led() is third
 
 
+async def test_a_master_whose_disk_hangs_names_another_one_and_follows_it_when_the_disk_goes_on(
+    group: MemoryGroup[FakeClient],
+) -> None:
+    master = await three(group)
+    master.put(2)
+    master.office.disk_failed = True
+    await until(lambda: master.office.leads is None)
+    second = await group.led(members={2, 3})
+    second.put()
+    await until(lambda: master.members == {2, 3})
+    master.office.disk_failed = False
+    assert await group.led(members={1, 2, 3}) is second
+    assert master.driver.member.state is State.FOLLOWING
+
+
+async def test_a_master_whose_disk_hangs_stays_where_no_other_one_may_lead_and_serves_when_it_goes_on(
+    group: MemoryGroup[FakeClient],
+) -> None:
+    await group.start(1)
+    master = await group.led(by=1)
+    master.office.disk_failed = True
+    events = iter(range(4))
+    await master.driver.until(lambda: next(events, None) is None)
+    assert master.office.leads is not None
+    master.office.disk_failed = False
+    master.put()
+    await until(lambda: master.office.confirmed == len(master.disk.log))
+
+
 async def test_a_master_whose_disk_has_failed_stays_where_no_other_one_may_lead(group: MemoryGroup[FakeClient]) -> None:
     await group.start(1)
     master = await group.led(by=1)

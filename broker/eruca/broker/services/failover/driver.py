@@ -133,6 +133,8 @@ class Driver:
         self._full: asyncio.Future[None] | None = None
         """Ends when there is room for the next frame."""
         self._stood_at = 0
+        self._unsettled = False
+        """Whether it is not known where the log ends on the disk, which failed or hung then."""
         self._looking = False
         """Whether a look waits to be done."""
         self._promise: Promise | None = None
@@ -283,14 +285,18 @@ class Driver:
                 await self._take_tables(event)
             case _Look():
                 self._looking = False
-                if self._tries.is_due() and self.member.state is State.JOINING:
+                went_on = self._unsettled and not self._office.disk_failed
+                if went_on:
+                    await self._settle()
+                if (self._tries.is_due() or went_on) and self.member.state is State.JOINING:
                     self._connect()
                 await self._consider()
             case Read(group, revision) if why := self.kept.why_forgotten(group, self.member.epoch):
                 await self._step(Forgotten(why, revision))
             case Recreate():
-                await self._find_end()
-                await self._step(event)
+                await self._settle()
+                if not self._unsettled:
+                    await self._step(event)
             case Welcomed() if (
                 self.member.state is FOLLOWING
             ):  # perhaps after parts that a connection has brought which was left before its welcome
@@ -498,7 +504,7 @@ class Driver:
         A former master whose disk has failed may have more in its log than it knows: no epoch of others begins there.
         """
         view, known = self.view, self.member.known
-        if view is None or known is None or self._tries.waiting or self._office.disk_failed:
+        if view is None or known is None or self._tries.waiting or self._unsettled or self._office.disk_failed:
             return
         there = view.master_of(known.group)
         if there is not None:
@@ -512,12 +518,15 @@ class Driver:
         await self._settle()
 
     async def _settle(self) -> None:
-        """Know where the log ends. With a disk that has failed nobody stands, and nobody follows."""
+        """Know where the log ends. With a disk that has failed, or hangs, nobody stands, and nobody follows."""
         try:
             await self._find_end()
         except OSError:
+            self._unsettled = True
             if not self._office.disk_failed:
                 raise
+        else:
+            self._unsettled = False
 
     async def _find_end(self) -> None:
         """A part of a record that is cut off there was confirmed in vain: it showed nothing, and may never become
@@ -572,7 +581,7 @@ class Driver:
             case Verdict.STAND:
                 self._etcd.stands = None
                 await self._leave()
-                if not self._office.disk_failed:
+                if not self._unsettled:
                     await self._step(MasterSilent())
             case Verdict.SAY:
                 mine = member.candidate(self._me.priority)

@@ -208,6 +208,8 @@ class EtcdCalls:
             return
         if hold is not None and len(puts) > 1:
             self._key.stands = hold, group.master_epoch
+        elif deletes:
+            self._key.stands = None
         self._driver.post(Changed(changed))
 
     async def _state_presence(self) -> None:

@@ -71,7 +71,7 @@ class Office(Protocol):
 
     @property
     def disk_failed(self) -> bool:
-        """Whether the log cannot be brought to the disk any more, until a restart."""
+        """Whether the log cannot be brought to the disk: after an error until a restart, and while the disk hangs."""
 
     def epochs(self) -> Epochs:
         """The list of the log's epochs. Raises StoreDamaged, OSError."""
