@@ -100,7 +100,7 @@ async def ha_status(job: Job) -> AsyncIterator[Shown]:
 
     async def look() -> Shown:
         address = job.maybe("b")
-        addresses = [address] if address is not None else await job.admin.masters(job.text("c"))
+        addresses = [address] if address is not None else await found.masters(job.admin, job.text("c"))
         states, result = await found.copies(job.admin, addresses)
         return Shown(result, partial(_print_copies, job, states))
 

@@ -35,7 +35,10 @@ T = TypeVar("T")
 async def brokers_named(admin: Admin, name: str | None, cluster: str) -> list[BrokerData]:
     """The brokers of a name, or of all names of a cluster. Raises NotFound for what the nameserver does not know."""
     if name is None:
-        return await admin.brokers_in(cluster)
+        registered = [broker for broker in await admin.brokers_in(cluster) if broker.broker_addrs]
+        if not registered:
+            raise NotFound(f"no broker of cluster {cluster} is registered at the nameserver: start one")
+        return registered
     known = (await admin.clusters()).broker_addr_table
     if name not in known:
         raise NotFound(f"the nameserver knows no broker {name}{nearest(name, sorted(known))}")
@@ -89,7 +92,11 @@ class Replicas(msgspec.Struct, frozen=True):
 
 
 async def sync_state_sets(admin: Admin, controller: str | None, brokers: Sequence[BrokerData]) -> Replicas:
-    """The syncStateSets of groups (1006), from a controller, or from each group itself."""
+    """The syncStateSets of groups (1006), from a controller, or from each group itself.
+
+    Raises NotFound where no group is known, as while no master was registered, and the error of the first one if nobody
+    answered.
+    """
     names = [broker.broker_name for broker in brokers]
     if controller is not None:
         asked = {controller: (await leader(admin, controller), names)}
@@ -97,8 +104,20 @@ async def sync_state_sets(admin: Admin, controller: str | None, brokers: Sequenc
         asked = {broker.broker_name: (somebody(broker), [broker.broker_name]) for broker in brokers}
     answered = await _asked({each: _sets(admin, *question) for each, question in asked.items()})
     groups = {name: group for table in answered.answers.values() for name, group in table.items()}
+    unknown = {
+        name: NotFound(
+            f"{address} answered, and knows no master of {name} yet: brokers learn of it from etcd, see no-master in "
+            "the runbook"
+        )
+        for each, (address, wanted) in asked.items()
+        if each in answered.answers
+        for name in wanted
+        if name not in groups
+    }
+    if unknown and not groups:
+        raise next(iter(unknown.values()))
     items = [replica for name in sorted(groups) for replica in _replicas(name, groups[name])]
-    errors = errors_of(answered.errors, "its syncStateSet is missing")
+    errors = errors_of({**answered.errors, **unknown}, "its syncStateSet is missing")
     return Replicas(groups, SyncStateSets(items=items, errors=errors))
 
 
@@ -204,6 +223,14 @@ class Copy(Result, frozen=True, kw_only=True, rename="camel"):
 
 class Copies(Table[Copy], frozen=True, kw_only=True, rename="camel"):
     """The copies that the brokers know of."""
+
+
+async def masters(admin: Admin, cluster: str) -> list[str]:
+    """The addresses of the masters of a cluster, one at least. Raises NotFound."""
+    addresses = await admin.masters(cluster)
+    if not addresses:
+        raise NotFound(f"no master of cluster {cluster} is registered: name a broker with -b, or see no-master in the runbook")
+    return addresses
 
 
 async def copies(admin: Admin, addresses: Sequence[str]) -> tuple[dict[str, HARuntimeInfo], Copies]:
