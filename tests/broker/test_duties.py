@@ -12,6 +12,7 @@ import pytest
 
 from eruca.broker.config import BrokerRole
 from eruca.broker.services.replication.transfer import frame_head
+from eruca.protocol.bodies import ConsumerData, HeartbeatData
 from tests.broker.services.replication.pairs import (
     HandSlave,
     caught_up,
@@ -26,6 +27,7 @@ from tests.broker.services.replication.pairs import (
 from tests.support import half_messages
 from tests.support.desk import Desk
 from tests.support.names import Names
+from tests.support.peers import Peer
 from tests.support.sends import message
 
 CHANGE, SHOW, SEND, STATUS, LOCK = 25, 26, 310, 907, 41
@@ -54,6 +56,37 @@ async def slave(tmp_path: Path, names: Names, master: Desk) -> AsyncIterator[Des
 async def become(desk: Desk, settings: str) -> None:
     answer = await desk.ask(CHANGE, {}, settings.encode())
     assert answer.code == 0, answer.remark
+
+
+async def member(desk: Desk, *groups: str) -> Peer:
+    """A client that is a member of these groups."""
+    peer = await Peer().connect(desk.app.address)
+    consumers = [ConsumerData(group_name=group, consume_type="CONSUME_PASSIVELY") for group in groups]
+    beat = HeartbeatData(client_id="-".join(groups), consumer_data_set=consumers)
+    assert (await peer.ask(34, {}, beat.encode())).code == 0
+    return peer
+
+
+async def test_whoever_becomes_the_master_has_each_consumer_look_at_its_group(slave: Desk) -> None:
+    """Their pulls may wait at a former master that hangs."""
+    two, one = await member(slave, "G", "H"), await member(slave, "I")
+    for peer in (two, one):
+        peer.pushed.clear()
+    await become(slave, "brokerRole=SYNC_MASTER")
+    ((told,), (also,)) = [await peer.received(40) for peer in (two, one)]
+    assert told.oneway and told.fields["consumerGroup"] in ("G", "H")
+    assert also.fields["consumerGroup"] == "I"
+    for peer in (two, one):
+        await peer.close()
+
+
+async def test_consumers_are_not_told_where_that_is_switched_off(slave: Desk) -> None:
+    slave.config.notify_consumer_ids_changed_enable = False
+    peer = await member(slave, "G")
+    await become(slave, "brokerRole=SYNC_MASTER")
+    assert (await peer.ask(SHOW, {})).code == 0
+    assert peer.pushed == []
+    await peer.close()
 
 
 async def test_a_slave_becomes_the_master_and_its_former_master_follows_it(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import half_messages
+from tests.support.disks import needs_lossy_disk
 from tests.support.etcd import needs_etcd
 from tests.support.failover_cluster import FailoverCluster, bodies
 from tests.support.half_messages import half
@@ -54,6 +55,33 @@ async def test_killed_masters_are_replaced_and_nothing_acknowledged_is_lost(tmp_
             await group.all_in_set()
         judged(group, await group.logs())
     print(f"{len(group.acknowledged):,} messages; pauses of {', '.join(f'{each:.2f}' for each in pauses)} s")
+
+
+@needs_lossy_disk
+async def test_a_master_whose_disk_hangs_is_replaced_and_follows_when_the_disk_goes_on(tmp_path: Path) -> None:
+    """Its fsync does not return, and says no error."""
+    settings = {"flushDiskType": "SYNC_FLUSH"}
+    async with FailoverCluster(tmp_path, 2, settings, machines=True, lossy=True) as group:
+        await group.send()
+        await group.all_in_set()
+        for _ in range(50):
+            assert await group.send() == 1
+        disk = group.machines[1].disk
+        assert disk is not None
+        disk.tell("slow", 300)
+        try:
+            begun = time.monotonic()
+            await group.send(60)  # perhaps passed on by the former master
+            pause = time.monotonic() - begun
+            assert await group.master() == 2
+            for _ in range(50):
+                await group.send()
+        finally:
+            disk.tell("slow", 0)
+        await group.all_in_set(60)
+        assert await group.master() == 2
+        judged(group, await group.logs())
+    print(f"a pause of {pause:.2f} s")
 
 
 async def test_masters_that_are_stopped_in_order_hand_over_first(tmp_path: Path) -> None:

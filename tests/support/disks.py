@@ -41,15 +41,17 @@ needs_lossy_disk = pytest.mark.skipif(_WHY_NOT is not None, reason=str(_WHY_NOT)
 
 
 class LossyDisk:
-    """The file system of ``lossy`` at ``folder``; with ``journal`` as durable as ext4, else as POSIX promises.
+    """The file system of ``lossy`` at ``folder``; with ``journal`` as durable as ext4, else as POSIX promises. With
+    ``threads`` an fsync that takes its time keeps nobody else from the disk.
 
     Raises RuntimeError if it does not come up though the machine allows it.
     """
 
-    def __init__(self, folder: Path, *, journal: bool = False) -> None:
+    def __init__(self, folder: Path, *, journal: bool = False, threads: bool = False) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
-        command = [sys.executable, "-P", str(_PROGRAM), str(folder), *(["journal"] if journal else [])]
+        how = [word for word, said in (("journal", journal), ("threads", threads)) if said]
+        command = [sys.executable, "-P", str(_PROGRAM), str(folder), *how]
         self._process = Process(command, folder.parent / "lossy.out", talks=True)
         if self._answer() != "mounted":
             self._close()

@@ -37,7 +37,7 @@ class Machine:
     """Where a broker runs: its clock and its disk are the test's, and all its ways to others go through proxies."""
 
     def __init__(self, folder: Path, number: int, clock: Clock | None, *, lossy: bool) -> None:
-        self.disk = LossyDisk(folder / "disk") if lossy else None
+        self.disk = LossyDisk(folder / "disk", threads=True) if lossy else None
         self.store = (self.disk.folder if self.disk is not None else folder) / "store"
         self.clock = clock
         self.ha_host = f"127.0.1.{number}"

@@ -3,7 +3,8 @@
 Data is durable after fsync of its file, an entry of a directory after fsync of that directory: no more than POSIX
 promises. Mapped files work; what the kernel writes back by itself counts as not synced. Usage: ``lossy.py FOLDER``, or
 ``lossy.py FOLDER journal`` for what ext4 and xfs do beyond that: an fsync of any file makes all entries durable that
-came or went before it, and the lengths that files were given (by truncate and fallocate, not by writes). Commands
+came or went before it, and the lengths that files were given (by truncate and fallocate, not by writes). With
+``threads`` an fsync that takes its time keeps nobody else from the disk; else it does. Commands
 come line by line on standard input, each is answered by one line:
 
     off SEED drop|torn    the power fails: from now on nothing becomes durable; take the folder away to bring it back.
@@ -11,7 +12,7 @@ come line by line on standard input, each is answered by one line:
                           and a random first part of the changes to directories
     fail OP N PART        the N-th OP (write, fsync, read) from now on of a file whose path has PART fails with EIO; the
                           unsynced data of a failed fsync is gone, as on Linux
-    slow SECONDS          each fsync of a file takes so long from now on
+    slow SECONDS          each fsync of a file takes so long from now on; one that is under way returns
     syncs PART            when the last two fsyncs of such files began (seconds, monotonic)
     end                   the last folder that is taken away does not come back
 """
@@ -123,6 +124,7 @@ class Disk(fuse.Operations):  # type: ignore[misc, unused-ignore]
         self._failing: dict[tuple[str, str], int] = {}
         self._syncs: dict[str, deque[float]] = {}
         self._slow = 0.0
+        self._slowed = threading.Event()
         self._handles = itertools.count(1)
         self._lock = threading.RLock()
 
@@ -134,7 +136,9 @@ class Disk(fuse.Operations):  # type: ignore[misc, unused-ignore]
         return "off"
 
     def slow(self, seconds: str) -> str:
+        former, self._slowed = self._slowed, threading.Event()
         self._slow = float(seconds)
+        former.set()
         return "slow"
 
     def fail(self, operation: str, number: str, part: str) -> str:
@@ -211,7 +215,9 @@ class Disk(fuse.Operations):  # type: ignore[misc, unused-ignore]
         }
 
     def readdir(self, path: str, fh: int) -> list[str]:
-        names = [os.path.basename(each) for each in self.live if each != "/" and _folder(each) == path]
+        with self._lock:
+            live = [*self.live]
+        names = [os.path.basename(each) for each in live if each != "/" and _folder(each) == path]
         return [".", "..", *names]
 
     def mkdir(self, path: str, mode: int) -> int:
@@ -232,7 +238,9 @@ class Disk(fuse.Operations):  # type: ignore[misc, unused-ignore]
         return 0
 
     def rmdir(self, path: str) -> int:
-        if any(_folder(each) == path for each in self.live if each != "/"):
+        with self._lock:
+            live = [*self.live]
+        if any(_folder(each) == path for each in live if each != "/"):
             raise fuse.FuseOSError(errno.ENOTEMPTY)
         self._change({path: None})
         return 0
@@ -273,7 +281,7 @@ class Disk(fuse.Operations):  # type: ignore[misc, unused-ignore]
         return 0
 
     def fsync(self, path: str, datasync: int, fh: int) -> int:
-        time.sleep(self._slow)
+        self._slowed.wait(self._slow)
         with self._lock:
             node = self._node(path)
             if self._off is not None:
@@ -325,14 +333,14 @@ def _obey(disk: Disk) -> None:
     os._exit(0)  # who started this is gone
 
 
-def main(folder: str, *, journal: bool) -> None:
+def main(folder: str, *, journal: bool, threads: bool) -> None:
     """Be the file system at ``folder`` until the last end."""
     disk = Disk(journal)
     threading.Thread(target=_obey, args=(disk,), daemon=True).start()
     while not disk.ended:
-        fuse.FUSE(disk, folder, foreground=True, nothreads=True, fsname="lossy", attr_timeout=0, entry_timeout=0)
+        fuse.FUSE(disk, folder, foreground=True, nothreads=not threads, fsname="lossy", attr_timeout=0, entry_timeout=0)
         disk.fail_power()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], journal="journal" in sys.argv[2:])
+    main(sys.argv[1], journal="journal" in sys.argv[2:], threads="threads" in sys.argv[2:])

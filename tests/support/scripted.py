@@ -23,6 +23,7 @@ from eruca.protocol.bodies import (
     TopicRouteData,
 )
 from eruca.protocol.errors import Refused
+from eruca.protocol.headers.clients import OfConsumerGroup
 from eruca.protocol.headers.offsets import OffsetReply
 from eruca.protocol.headers.pull import SUSPEND, PullReply
 from eruca.protocol.headers.send import SendReply
@@ -59,9 +60,6 @@ class Scripted:
         """The answers to 31, 30 and 29."""
         self.least_asked = 0
         """How often 31 was asked."""
-        self.least_answered = asyncio.Event()
-        """Clear it to let it wait."""
-        self.least_answered.set()
         self.pulls: list[Any] = []
         """Those that may be held; others find nothing."""
         self.moved: deque[PullReply] = deque()
@@ -83,6 +81,8 @@ class Scripted:
         self.heartbeats_answered = asyncio.Event()
         """Clear it to let heartbeats wait."""
         self.heartbeats_answered.set()
+        self.works = asyncio.Event()
+        self.works.set()
         self.topics: dict[str, TopicRouteData] = {}
         self.cluster: ClusterInfo | None = None
         """The answer to 106; None refuses it."""
@@ -118,6 +118,19 @@ class Scripted:
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self._port}"
+
+    def hang(self) -> None:
+        """Answer neither 31 nor 38 any more, and no pull."""
+        self.works.clear()
+
+    def go_on(self) -> None:
+        """Answer all again."""
+        self.works.set()
+
+    def tell(self, group: str) -> None:
+        """As a broker: the members of a group shall look at it (40)."""
+        for connection in self.connections:
+            connection.oneway(api.NOTIFY_CONSUMER_IDS_CHANGED, OfConsumerGroup(consumer_group=group))
 
     def knows(self, topic: str, *brokers: Scripted, queues: int = 1, perm: int = 6) -> None:
         """As a nameserver: the topic has so many queues on each of these brokers."""
@@ -178,7 +191,8 @@ def unregister(server: Scripted, call: Call[Any]) -> Reply:
 
 
 @routes.on(api.GET_CONSUMER_LIST_BY_GROUP)
-def members(server: Scripted, call: Call[Any]) -> Reply:
+async def members(server: Scripted, call: Call[Any]) -> Reply:
+    await server.works.wait()
     if not server.members:
         raise Refused(1, f"no consumer for this group, {call.header.consumer_group}")
     return Reply(body=ConsumerIdList(consumer_id_list=server.members).encode())
@@ -257,7 +271,7 @@ async def query_offset(server: Scripted, call: Call[Any]) -> Reply:
 @routes.on(api.GET_MIN_OFFSET)
 async def least(server: Scripted, call: Call[Any]) -> Reply:
     server.least_asked += 1
-    await server.least_answered.wait()
+    await server.works.wait()
     return Reply(header=OffsetReply(offset=server.bounds["min"]))
 
 

@@ -19,11 +19,16 @@ from eruca.broker.broker import Broker
 from eruca.broker.services.periodic import repeated
 from eruca.broker.services.ports import bound_again
 from eruca.broker.services.role import Wanted
-from eruca.protocol import names
+from eruca.protocol import api, names
+from eruca.protocol.headers.clients import OfConsumerGroup
+from eruca.remoting import Connection
 from eruca.remoting.tasks import end
 
 CHECK_EVERY = 1.0
 """Seconds between two checks of transactions, unless transactionCheckInterval is shorter."""
+
+_TOLD_TOGETHER = 100
+"""Consumers that are told in one turn of the loop."""
 
 log = structlog.get_logger("eruca.broker")
 
@@ -215,3 +220,17 @@ class Duties:
         await self._lead()
         if not self._elects:
             broker.ha_access.start()
+        await self._tell_consumers()
+
+    async def _tell_consumers(self) -> None:
+        """Have consumers look at their group (40), each once: their pulls may wait at a former master that hangs."""
+        broker = self._broker
+        if not broker.config.notify_consumer_ids_changed_enable:
+            return
+        told: set[Connection] = set()
+        for name, group in list(broker.clients.consumers.items()):
+            for connection in group.members.keys() - told:
+                told.add(connection)
+                connection.oneway(api.NOTIFY_CONSUMER_IDS_CHANGED, OfConsumerGroup(consumer_group=name))
+                if not len(told) % _TOLD_TOGETHER:
+                    await asyncio.sleep(0)

@@ -91,7 +91,8 @@ def take_answer(session: Session, call: Call[PushReplyMessage]) -> Reply:
 
 @routes.on(api.NOTIFY_CONSUMER_IDS_CHANGED)
 def members_changed(session: Session, call: Call[clients.OfConsumerGroup]) -> None:
-    """40: the group has other members now."""
+    """40: the group has other members now, or the broker has become the master."""
+    session.silence.doubt(call.connection)
     member = session.consumers.get(session.names.from_broker(call.header.consumer_group))
     if member is not None:
         member.members_changed()

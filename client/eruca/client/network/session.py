@@ -133,7 +133,7 @@ class Session:
             gone=lambda name: self.presence.gone(name),
             spawn=self.spawn,
         )
-        self.silence = Silence(self.channels, self.directory, self.spawn)
+        self.silence = Silence(self.channels, self.directory, self.spawn, told=lambda: bool(self.consumers))
         self.consumers: dict[str, ConsumerMember] = {}
         self.events = Events(settings.waits.event_listener)
         self._looking: set[str] = set()

@@ -6,8 +6,10 @@ connection on which calls wait has been silent for ``SILENT`` seconds, the route
 names another master, the connection is ended, and its calls are tried again as after the loss of any connection. A
 broker that is slow keeps its calls as long as no other one leads: sends that were tried elsewhere would be stored twice.
 
-A pull is no sign, since brokers hold it. When only pulls wait on a connection that has been quiet for ``QUIET``
-seconds, and another broker of that name might lead, one small question (31) is put there: it is a call like any other.
+A pull is no sign, since brokers hold it. So where only pulls wait, one small question (31) is put, a call like any
+other: as soon as another broker of that name tells of a change (40), as one does that has become the master. Clients that
+are members of no group are told nothing: they ask a broker that has been quiet for ``QUIET`` seconds, if another one of
+that name might lead.
 """
 
 from __future__ import annotations
@@ -52,19 +54,23 @@ class _Nobody:
 
 
 class Silence:
-    """Watches the connections to brokers on which calls wait; ``spawn`` runs something in the background."""
+    """Watches the connections to brokers on which calls wait; ``spawn`` runs something in the background, ``told`` says
+    whether brokers tell this client of changes."""
 
     def __init__(
         self,
         channels: Channels,
         directory: Directory,
         spawn: Callable[[Coroutine[Any, Any, Any]], object],
+        *,
+        told: Callable[[], bool],
     ) -> None:
         self.watched = False
         """Whether it looks within ``LOOK`` seconds."""
         self._channels = channels
         self._directory = directory
         self._spawn = spawn
+        self._told = told
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._asking: set[str] = set()
@@ -110,19 +116,37 @@ class Silence:
             if silent < SILENT:
                 return SILENT - silent
             return LOOK if self._ask_route(address, connection) else inf
+        if self._told():
+            return inf
         if quiet < QUIET:
             return QUIET - quiet
         name = self._name_at(address)
-        topic = self._directory.topic_at(name)
-        if name is None or topic is None or not self._directory.has_others(name, address):
+        if name is None or not self._directory.has_others(name, address):
             return inf  # nobody could lead in its place
-        question = QueueOf(topic=topic, queue_id=0)
-        connection.call_for(_Nobody(), api.GET_MIN_OFFSET, question, timeout=_FORGOTTEN)
-        return SILENT
+        return SILENT if self._ask(connection, name) else inf
+
+    def doubt(self, teller: Connection) -> None:
+        """A broker tells of a change: ask the others of its name whether they are there, where only pulls wait."""
+        places = {self._channels.ready(address): address for address in self._channels.addresses()}
+        name = self._name_at(places.get(teller, ""))
+        for connection, address in places.items():
+            if connection is None or connection is teller or name is None or self._name_at(address) != name:
+                continue
+            if connection.calls.waiting and _asked(connection) is None and self._ask(connection, name):
+                self._look_in(SILENT)
+
+    def _ask(self, connection: Connection, name: str) -> bool:
+        """Put a question whose answer shows that a broker is there."""
+        topic = self._directory.topic_at(name)
+        if topic is not None:
+            question = QueueOf(topic=topic, queue_id=0)
+            connection.call_for(_Nobody(), api.GET_MIN_OFFSET, question, timeout=_FORGOTTEN)
+        return topic is not None
 
     def _name_at(self, address: str) -> str | None:
         """The broker at an address, be it the second one of its host; None for a nameserver."""
-        return self._directory.name_at(address) or self._directory.name_at(address_of_vip(address))
+        find = self._directory.name_at
+        return (find(address) or find(address_of_vip(address))) if address else None
 
     def _ask_route(self, address: str, connection: Connection) -> bool:
         """Have the route asked for of which this broker is; False where it is no broker's address."""
