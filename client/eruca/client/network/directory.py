@@ -106,6 +106,10 @@ class Directory:
                 return topic
         return None
 
+    def others(self, broker: str, address: str) -> set[str]:
+        """The other addresses of a broker's name."""
+        return {*self._brokers.get(broker, {}).values()} - {address}
+
     def has_others(self, broker: str, address: str) -> bool:
         """Whether a broker of this name is, or was, at another address: a former master may be back already."""
         return any(name == broker and known != address for known, name in self._names.items())

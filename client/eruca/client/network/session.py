@@ -133,7 +133,7 @@ class Session:
             gone=lambda name: self.presence.gone(name),
             spawn=self.spawn,
         )
-        self.silence = Silence(self.channels, self.directory, self.spawn, told=lambda: bool(self.consumers))
+        self.silence = Silence(self.channels, self.directory, self.spawn, told_by=self._told_by)
         self.consumers: dict[str, ConsumerMember] = {}
         self.events = Events(settings.waits.event_listener)
         self._looking: set[str] = set()
@@ -395,6 +395,10 @@ class Session:
             self.warn(address, f"the heartbeat was refused by {address}: {why}", why, broker=broker)
         else:
             self._warnings.forget(address)
+
+    def _told_by(self, address: str) -> bool:
+        """Whether the broker there tells this client of changes: it knows members of groups."""
+        return bool(self.consumers) and self.channels.ready(address) in self.greeted
 
     def _connection_ended(self, address: str, connection: Connection) -> None:
         self.greeted.discard(connection)

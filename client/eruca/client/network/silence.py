@@ -7,9 +7,9 @@ names another master, the connection is ended, and its calls are tried again as 
 broker that is slow keeps its calls as long as no other one leads: sends that were tried elsewhere would be stored twice.
 
 A pull is no sign, since brokers hold it. So where only pulls wait, one small question (31) is put, a call like any
-other: as soon as another broker of that name tells of a change (40), as one does that has become the master. Clients that
-are members of no group are told nothing: they ask a broker that has been quiet for ``QUIET`` seconds, if another one of
-that name might lead.
+other: as soon as another broker of that name tells of a change (40), as one does that has become the master. A client
+that is told nothing, as it is no member of a group, or is not known yet to each of these brokers, asks one that has been
+quiet for ``QUIET`` seconds, if another one of that name might lead.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ SILENT: Final = 1.5
 """Seconds without a byte after which the route is asked for."""
 QUIET: Final = 2.5
 """Seconds without a byte after which a broker that may hold pulls is asked whether it is there."""
+QUIET_WHERE_TOLD: Final = 8.0
+"""The same where all that might lead tell of it: the word of one may be lost."""
 LOOK: Final = 0.5
 """Seconds until the first look at a call, and between two questions for a route."""
 _FORGOTTEN: Final = 3600.0
@@ -54,8 +56,8 @@ class _Nobody:
 
 
 class Silence:
-    """Watches the connections to brokers on which calls wait; ``spawn`` runs something in the background, ``told`` says
-    whether brokers tell this client of changes."""
+    """Watches the connections to brokers on which calls wait; ``spawn`` runs something in the background, ``told_by``
+    says whether the broker at an address tells this client of changes."""
 
     def __init__(
         self,
@@ -63,14 +65,14 @@ class Silence:
         directory: Directory,
         spawn: Callable[[Coroutine[Any, Any, Any]], object],
         *,
-        told: Callable[[], bool],
+        told_by: Callable[[str], bool],
     ) -> None:
         self.watched = False
         """Whether it looks within ``LOOK`` seconds."""
         self._channels = channels
         self._directory = directory
         self._spawn = spawn
-        self._told = told
+        self._told_by = told_by
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._asking: set[str] = set()
@@ -116,13 +118,14 @@ class Silence:
             if silent < SILENT:
                 return SILENT - silent
             return LOOK if self._ask_route(address, connection) else inf
-        if self._told():
-            return inf
         if quiet < QUIET:
             return QUIET - quiet
         name = self._name_at(address)
         if name is None or not self._directory.has_others(name, address):
             return inf  # nobody could lead in its place
+        others = self._directory.others(name, address)
+        if quiet < QUIET_WHERE_TOLD and others and all(map(self._told_by, others)):
+            return QUIET_WHERE_TOLD - quiet
         return SILENT if self._ask(connection, name) else inf
 
     def doubt(self, teller: Connection) -> None:
