@@ -161,7 +161,7 @@ async def hang(group: FailoverCluster, names: Peer, readers: list[Reader]) -> No
     await named(names, group.address(master))
     known = time.monotonic()
     for reader in readers:
-        while not (new := [reader.first[body] for body in group.acknowledged[before:] if body in reader.first]):
+        while not (new := [reader.first[body] for body in group.acknowledged[before:] if body in reader.first]):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         reader.pauses.append(min(new) - stopped)
         reader.after_named.append(min(new) - known)

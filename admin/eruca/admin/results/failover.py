@@ -229,7 +229,9 @@ async def masters(admin: Admin, cluster: str) -> list[str]:
     """The addresses of the masters of a cluster, one at least. Raises NotFound."""
     addresses = await admin.masters(cluster)
     if not addresses:
-        raise NotFound(f"no master of cluster {cluster} is registered: name a broker with -b, or see no-master in the runbook")
+        raise NotFound(
+            f"no master of cluster {cluster} is registered: name a broker with -b, or see no-master in the runbook"
+        )
     return addresses
 
 

@@ -4,12 +4,13 @@ Owns one timer, which runs while calls are under way, and the questions by which
 machine that hangs closes no connection, so a call would wait there until its time is over (as in Java's client). When a
 connection on which calls wait has been silent for ``SILENT`` seconds, the route is asked for again and again; once it
 names another master, the connection is ended, and its calls are tried again as after the loss of any connection. A
-broker that is slow keeps its calls as long as no other one leads: sends that were tried elsewhere would be stored twice.
+broker that is slow keeps its calls as long as no other one leads: sends that were tried elsewhere would be stored
+twice.
 
 A pull is no sign, since brokers hold it. So where only pulls wait, one small question (31) is put, a call like any
 other: as soon as another broker of that name tells of a change (40), as one does that has become the master. A client
-that is told nothing, as it is no member of a group, or is not known yet to each of these brokers, asks one that has been
-quiet for ``QUIET`` seconds, if another one of that name might lead.
+that is told nothing, as it is no member of a group, or is not known yet to each of these brokers, puts it to one that
+has been quiet for ``QUIET`` seconds, if another one of that name might lead.
 """
 
 from __future__ import annotations
