@@ -27,8 +27,8 @@ from eruca.remoting.tasks import end
 CHECK_EVERY = 1.0
 """Seconds between two checks of transactions, unless transactionCheckInterval is shorter."""
 
-_TOLD_TOGETHER = 100
-"""Consumers that are told in one turn of the loop."""
+_NOTIFIED_TOGETHER = 100
+"""Consumers that are notified in one turn of the loop."""
 
 log = structlog.get_logger("eruca.broker")
 
@@ -220,17 +220,17 @@ class Duties:
         await self._lead()
         if not self._elects:
             broker.ha_access.start()
-        await self._tell_consumers()
+        await self._notify_consumers()
 
-    async def _tell_consumers(self) -> None:
+    async def _notify_consumers(self) -> None:
         """Have consumers look at their group (40), each once: their pulls may wait at a former master that hangs."""
         broker = self._broker
         if not broker.config.notify_consumer_ids_changed_enable:
             return
-        told: set[Connection] = set()
+        notified: set[Connection] = set()
         for name, group in list(broker.clients.consumers.items()):
-            for connection in group.members.keys() - told:
-                told.add(connection)
+            for connection in group.members.keys() - notified:
+                notified.add(connection)
                 connection.oneway(api.NOTIFY_CONSUMER_IDS_CHANGED, OfConsumerGroup(consumer_group=name))
-                if not len(told) % _TOLD_TOGETHER:
+                if not len(notified) % _NOTIFIED_TOGETHER:
                     await asyncio.sleep(0)

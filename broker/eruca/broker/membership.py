@@ -328,4 +328,6 @@ class _Office:
 
 def _written_late(written: asyncio.Future[None]) -> None:
     if not written.cancelled() and (fault := written.exception()) is not None:
-        log.error("file_not_written", fault=str(fault), consequence="it is written with the next change of the group")
+        log.error(
+            "group_file_not_written", fault=str(fault), consequence="it is written with the next change of the group"
+        )

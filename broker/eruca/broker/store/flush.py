@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from errno import ETIMEDOUT
 from functools import partial
 
 import structlog
@@ -162,6 +163,16 @@ class Flush:
             self._failed(fault)
             raise
         self._flushed_to(target)
+
+    async def catch_up(self) -> None:
+        """Wait until everything that is written now is on the disk. Raises OSError: it fails, or hangs."""
+        end = self._log.position
+        while not self.hangs and (waiter := self.durable(end)) is not None:
+            await waiter
+            if self.fault is not None:
+                raise self.fault
+        if self.hangs:
+            raise OSError(ETIMEDOUT, "a flush of the log does not return")
 
     def forget_after(self, end: int) -> None:
         """The log was taken back to ``end``: what is written there again is not on the disk yet."""

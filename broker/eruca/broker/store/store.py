@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from errno import ETIMEDOUT
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -320,11 +319,7 @@ class Store:
 
     def lead(self) -> int:
         """Accept messages from now on, behind the last whole record that was copied; how many bytes of a part of a
-        record are cut off.
-
-        Raises:
-            OSError: the disk fails.
-        """
+        record are cut off. Raises OSError: the disk fails."""
         cut = self.replicator.cut_part()
         self.flush()
         self.drain()
@@ -370,8 +365,7 @@ class Store:
 
         Else an awaitable: DURABLE once it is, FLUSH_DISK_TIMEOUT after ``syncFlushTimeout`` or a failed flush.
 
-        Raises:
-            OSError: without a started loop, when the flush fails.
+        Raises OSError: without a started loop, when the flush fails.
         """
         return self._flush.durable(end_offset) if self._sync_flush else None
 
@@ -380,32 +374,19 @@ class Store:
         return self._flush.durable(end_offset)
 
     def flush(self) -> None:
-        """Bring the log to the disk now, and dispatch what waited for it.
-
-        Raises:
-            OSError: the disk fails; nothing is accepted any more.
-        """
+        """Bring the log to the disk now, and dispatch what waited for it. Raises OSError: the disk fails, and nothing
+        is accepted any more."""
         try:
             self._flush.flush()
         finally:
             self._flushed()
 
     async def flushed(self) -> None:
-        """As ``flush``, without keeping the event loop from its work.
-
-        Raises:
-            OSError: the disk fails, or hangs.
-        """
-        end = self.commit_log.position
+        """As ``flush``, without keeping the event loop from its work. Raises OSError: the disk fails, or hangs."""
         try:
-            while not self.flush_hangs and (waiter := self._flush.durable(end)) is not None:
-                await waiter
-                if self._flush.fault is not None:
-                    raise self._flush.fault
+            await self._flush.catch_up()
         finally:
             self._flushed()
-        if self.flush_hangs:
-            raise OSError(ETIMEDOUT, "a flush of the log does not return")
 
     def _flushed(self) -> None:
         if self._flush.fault is not None and not (self.appender.refusal or "").startswith("the commit log could"):
@@ -558,8 +539,7 @@ class Store:
     def drop_topic(self, topic: str, most: int | None = None) -> int:
         """Delete the queues of a topic, at most ``most`` (its records stay in the log); returns how many.
 
-        Raises:
-            OSError: the disk is full or fails.
+        Raises OSError: the disk is full or fails.
         """
         self.drain()
         return self.housekeeping.drop_topic(topic, most)
@@ -587,7 +567,7 @@ class Store:
 
     @property
     def flush_hangs(self) -> bool:
-        """Whether the disk hangs: a flush of the log has not returned for long."""
+        """Whether a flush of the log has not returned for long: the disk hangs."""
         return self._flush.hangs
 
     @property

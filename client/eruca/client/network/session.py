@@ -133,7 +133,7 @@ class Session:
             gone=lambda name: self.presence.gone(name),
             spawn=self.spawn,
         )
-        self.silence = Silence(self.channels, self.directory, self.spawn, told_by=self._told_by)
+        self.silence = Silence(self.channels, self.directory, self.spawn, notified_by=self._notified_by)
         self.consumers: dict[str, ConsumerMember] = {}
         self.events = Events(settings.waits.event_listener)
         self._looking: set[str] = set()
@@ -396,8 +396,8 @@ class Session:
         else:
             self._warnings.forget(address)
 
-    def _told_by(self, address: str) -> bool:
-        """Whether the broker there tells this client of changes: it knows members of groups."""
+    def _notified_by(self, address: str) -> bool:
+        """Whether the broker there notifies this client of changes: it knows members of groups."""
         return bool(self.consumers) and self.channels.ready(address) in self.greeted
 
     def _connection_ended(self, address: str, connection: Connection) -> None:

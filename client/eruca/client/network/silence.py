@@ -8,9 +8,9 @@ broker that is slow keeps its calls as long as no other one leads: sends that we
 twice.
 
 A pull is no sign, since brokers hold it. So where only pulls wait, one small question (31) is put, a call like any
-other: as soon as another broker of that name tells of a change (40), as one does that has become the master. A client
-that is told nothing, as it is no member of a group, or is not known yet to each of these brokers, puts it to one that
-has been quiet for ``QUIET`` seconds, if another one of that name might lead.
+other: as soon as another broker of that name notifies of a change (40), as one does that has become the master. A
+client that nobody notifies, as it is no member of a group, or is not known yet to each of these brokers, puts it to one
+that has been quiet for ``QUIET`` seconds, if another one of that name might lead.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ SILENT: Final = 1.5
 """Seconds without a byte after which the route is asked for."""
 QUIET: Final = 2.5
 """Seconds without a byte after which a broker that may hold pulls is asked whether it is there."""
-QUIET_WHERE_TOLD: Final = 8.0
-"""The same where all that might lead tell of it: the word of one may be lost."""
+QUIET_WHERE_NOTIFIED: Final = 8.0
+"""The same where all that might lead notify this client of that: a notice may be lost."""
 LOOK: Final = 0.5
 """Seconds until the first look at a call, and between two questions for a route."""
 _FORGOTTEN: Final = 3600.0
@@ -57,8 +57,8 @@ class _Nobody:
 
 
 class Silence:
-    """Watches the connections to brokers on which calls wait; ``spawn`` runs something in the background, ``told_by``
-    says whether the broker at an address tells this client of changes."""
+    """Watches the connections to brokers on which calls wait; ``spawn`` runs something in the background, and
+    ``notified_by`` says whether the broker at an address notifies this client of changes."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class Silence:
         directory: Directory,
         spawn: Callable[[Coroutine[Any, Any, Any]], object],
         *,
-        told_by: Callable[[str], bool],
+        notified_by: Callable[[str], bool],
     ) -> None:
         self.watched = False
         """Whether it looks within ``LOOK`` seconds."""
         self._channels = channels
         self._directory = directory
         self._spawn = spawn
-        self._told_by = told_by
+        self._notified_by = notified_by
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._asking: set[str] = set()
@@ -125,16 +125,16 @@ class Silence:
         if name is None or not self._directory.has_others(name, address):
             return inf  # nobody could lead in its place
         others = self._directory.others(name, address)
-        if quiet < QUIET_WHERE_TOLD and others and all(map(self._told_by, others)):
-            return QUIET_WHERE_TOLD - quiet
+        if quiet < QUIET_WHERE_NOTIFIED and others and all(map(self._notified_by, others)):
+            return QUIET_WHERE_NOTIFIED - quiet
         return SILENT if self._ask(connection, name) else inf
 
-    def doubt(self, teller: Connection) -> None:
-        """A broker tells of a change: ask the others of its name whether they are there, where only pulls wait."""
+    def doubt(self, notifier: Connection) -> None:
+        """A broker notifies of a change: ask the others of its name whether they are there, where only pulls wait."""
         places = {self._channels.ready(address): address for address in self._channels.addresses()}
-        name = self._name_at(places.get(teller, ""))
+        name = self._name_at(places.get(notifier, ""))
         for connection, address in places.items():
-            if connection is None or connection is teller or name is None or self._name_at(address) != name:
+            if connection is None or connection is notifier or name is None or self._name_at(address) != name:
                 continue
             if connection.calls.waiting and _asked(connection) is None and self._ask(connection, name):
                 self._look_in(SILENT)
