@@ -200,9 +200,7 @@ class Flush:
 
     def _done(self, fault: Exception | None) -> None:
         self._running = False
-        if self._told:
-            self._told = False
-            log.warning("flush_returned", seconds=round(time.monotonic() - self._begun, 1))
+        self._told = False
         if fault is None:
             self._flushed_to(self._target)
         elif isinstance(fault, OSError):
