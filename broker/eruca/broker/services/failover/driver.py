@@ -297,11 +297,14 @@ class Driver:
                 await self._settle()
                 if not self._unsettled:
                     await self._step(event)
-            case Welcomed() if (
-                self.member.state is FOLLOWING
-            ):  # perhaps after parts that a connection has brought which was left before its welcome
+            case Welcomed() if self.member.state is FOLLOWING:
+                # perhaps after parts that a connection has brought which was left before its welcome
                 await self._settle()
-                await self._step(event)
+                if self._unsettled:
+                    self._links.leave()
+                    self.member = replace(self.member, state=State.JOINING)
+                else:
+                    await self._step(event)
             case _Redo():
                 if event.action.epochs == self.member.epochs:
                     await self._do(event.action)
