@@ -183,7 +183,7 @@ async def test_a_long_scrape_leaves_the_loop_to_others() -> None:
 
 async def test_without_prometheus_client_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client.exposition", None)
-    with pytest.raises(Unavailable, match=r"pip install 'eruca\[prometheus\]'"):
+    with pytest.raises(Unavailable, match=r"pip install 'eruca-client\[prometheus\]'"):
         await Exposition(Metrics({})).scrape()
 
 

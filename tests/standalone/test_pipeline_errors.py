@@ -55,7 +55,7 @@ def test_an_old_pyspark_and_a_missing_one_are_a_sentence(
         connector.RocketMQDataSource  # noqa: B018
 
     assert end(work) == 1
-    assert capsys.readouterr().err == "eruca pipeline: pyspark is missing: run `pip install 'eruca[spark]'`.\n"
+    assert capsys.readouterr().err == "eruca pipeline: pyspark is missing: run `pip install 'eruca-spark[spark]'`.\n"
     other = ModuleNotFoundError("No module named 'nonsense'", name="nonsense")
     assert missing(other) is other and isinstance(missing(ModuleNotFoundError(name="pyarrow.lib")), NotInstalled)
 

@@ -17,7 +17,7 @@ from eruca.remoting.log import log
 from eruca.remoting.metrics import Family, Kind, Metrics, Row
 from eruca.remoting.slices import batches, next_slice, sliced
 
-MISSING = "install the extra with prometheus-client, which writes this format: pip install 'eruca[prometheus]'\n"
+MISSING = "install the extra with prometheus-client, which writes this format: pip install 'eruca-client[prometheus]'\n"
 _AT_ONCE = 32
 """Series that are written without a look at the time."""
 

@@ -1,7 +1,7 @@
 """RocketMQ as a source and a sink of Spark: ``format("rocketmq")`` of batches and streams.
 
 Reads and writes over the wire like any other client, with Eruca's brokers and with Apache's. Needs PySpark 4.2
-or newer and pyarrow: ``pip install eruca[spark]``. The pages of the documentation begin at docs/spark.md.
+or newer and pyarrow: ``pip install 'eruca-spark[spark]'``. The pages of the documentation begin at docs/spark.md.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,7 +1,7 @@
 """Figures of running queries for Prometheus: how far they are behind, and how fast they read.
 
-Owns the names of the figures. Needs ``pip install "eruca[prometheus]"``; without it only making a ``QueryMetrics``
-fails. A figure is made of what a ``LagListener`` found last, at each scrape: so a query that has ended has none.
+Owns the names of the figures. Needs ``pip install "eruca-client[prometheus]"``; without it only making a
+``QueryMetrics`` fails. A figure is made of what a ``LagListener`` found last, at each scrape: so a query that has ended has none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class QueryMetrics:
         try:
             import prometheus_client
         except ImportError as error:
-            raise NotInstalled('prometheus-client is not there: run `pip install "eruca[prometheus]"`.') from error
+            install = 'run `pip install "eruca-client[prometheus]"`'
+            raise NotInstalled(f"prometheus-client is not installed: {install}.") from error
         self._listener = listener
         (prometheus_client.REGISTRY if registry is None else registry).register(self)
 

@@ -119,15 +119,15 @@ def register(spark: SparkSession) -> None:
     """Make ``format("rocketmq")`` known to this session.
 
     The Python processes of Spark import ``eruca``. On a local master they are started with this process's own Python,
-    unless PYSPARK_PYTHON says otherwise; on a cluster set PYSPARK_PYTHON to one that has ``eruca[spark]``. Also then
-    the driver's machine needs it, for queries are planned there. They log at the level that the logger ``eruca.spark``
-    has now. Raises BadOption for a Python that cannot serve.
+    unless PYSPARK_PYTHON says otherwise; on a cluster set PYSPARK_PYTHON to one that has ``eruca-spark[spark]``. Also
+    then the driver's machine needs it, for queries are planned there. They log at the level that the logger
+    ``eruca.spark`` has now. Raises BadOption for a Python that cannot serve.
 
     Spark looks for the sink of a stream in the session that is active in the thread which starts it, and in other
     threads than the first none is. The session becomes the active one of the thread that calls this.
 
     In a session of Spark Connect only the name travels: queries are planned and run by Pythons of the server, which
-    need ``eruca[spark]`` and say themselves what is wrong.
+    need ``eruca-spark[spark]`` and say themselves what is wrong.
     """
     if is_remote(spark):
         spark.dataSource.register(RocketMQDataSource)

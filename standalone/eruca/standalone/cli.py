@@ -41,8 +41,8 @@ def _pipeline() -> click.Command:
 @click.command("pipeline", context_settings={"ignore_unknown_options": True}, add_help_option=False)
 @click.argument("words", nargs=-1)
 def _no_pipeline(words: tuple[str, ...]) -> NoReturn:
-    """Pipelines with Spark: install eruca[spark] first."""
-    sys.exit("eruca pipeline: eruca.spark_connector is missing: run `pip install 'eruca[spark]'`.")
+    """Pipelines with Spark: install eruca-spark[spark] first."""
+    sys.exit("eruca pipeline: eruca.spark_connector is missing: run `pip install 'eruca-spark[spark]'`.")
 
 
 class Commands(click.Group):

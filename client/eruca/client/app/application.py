@@ -367,7 +367,7 @@ class App(Startable):
         """The application at work in a test: ``async with app.test() as test``, or ``with`` in a blocking test.
 
         It runs with a nameserver and a broker of its own inside this process, which need ``pip install
-        "eruca[broker]"``; and with what ``using`` takes. The topics of its consumers exist when it starts.
+        eruca``; and with what ``using`` takes. The topics of its consumers exist when it starts.
 
         Args:
             nameserver: a cluster that runs already, such as that of the fixture ``rocketmq``.

@@ -255,7 +255,7 @@ def _cluster() -> AbstractAsyncContextManager[str]:
     """A cluster of whoever is installed. Raises UsageError where nobody is."""
     from importlib.metadata import entry_points  # dear to import, and for tests only
 
-    missing = 'app.test() runs real servers: pip install "eruca[broker]", or give it nameserver='
+    missing = "app.test() runs real servers: run `pip install eruca`, or give it nameserver="
     for each in entry_points(group=CLUSTERS):
         try:
             cluster: AbstractAsyncContextManager[str] = each.load()()

@@ -1,7 +1,7 @@
 """The Spark session of a pipeline: on this machine, or on a cluster's workers.
 
 Owns the choice of Java and Python, how Java is started, and what workers are sent. On a cluster the workers get
-Eruca's own code with the job, so they need only its dependencies (`eruca[spark]` without eruca); their Python is
+Eruca's own code with the job, so they need only its dependencies (those of `eruca-spark[spark]`); their Python is
 PYSPARK_PYTHON, or ``python``.
 """
 

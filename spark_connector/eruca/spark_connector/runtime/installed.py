@@ -14,7 +14,7 @@ from eruca.spark_connector.errors import BadOption, NotInstalled
 
 OLDEST = (4, 2)
 """The oldest PySpark whose data sources can do what the connector needs."""
-INSTALL = "run `pip install 'eruca[spark]'`"
+INSTALL = "run `pip install 'eruca-spark[spark]'`"
 NEEDED = ("pyarrow", "msgspec")
 """What tasks import besides Eruca itself. PySpark is brought along by Spark."""
 _PYSPARK = ("pyspark", "pyarrow", "numpy", "pandas")
@@ -54,7 +54,7 @@ def check_python(path: str, *, environment: Mapping[str, str], with_eruca: bool)
     ``with_eruca``: Eruca must be found there, too; it is not sent along.
     """
     ours = "{}.{}".format(*sys.version_info[:2])
-    wanted = f"set PYSPARK_PYTHON to a Python {ours} that has `eruca[spark]`, the same path on every machine"
+    wanted = f"set PYSPARK_PYTHON to a Python {ours} that has `eruca-spark[spark]`, the same path on every machine"
     needed = (*NEEDED, *(["eruca.spark_connector"] if with_eruca else []))
     try:
         done = subprocess.run(

@@ -19,7 +19,7 @@ def spark_missing() -> str | None:
     """Why the Spark part cannot run on this machine; None when it can."""
     for package in ("eruca.spark_connector", "pyspark", "pyarrow"):
         if importlib.util.find_spec(package) is None:
-            return f"{package} is not installed; pip install 'eruca[spark]' brings it"
+            return f"{package} is not installed; pip install 'eruca-spark[spark]' brings it"
     from eruca.spark_connector.java import NoJava, java_home
 
     try:
