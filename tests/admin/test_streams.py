@@ -133,6 +133,7 @@ async def test_up_to_a_time_that_is_to_come(lab: Lab) -> None:
         (("tail", "T", "--follow", "--until", "now"), "give one of --follow and --until"),
         (("tail", "T", "-s", "A", "--sql", "a = 1"), "give one of -s and --sql"),
         (("tail", "T", "--sql", "price >"), "The SQL92 expression 'price >' is wrong at position 8"),
+        (("tail", "T", "--sql", "name LIKE 'x%'"), "is wrong at position 6: brokers ignore"),
         (("tail", "T", "--sql", ""), "The SQL92 expression '' is wrong at position 1"),
         (("tail", "T", "--sql", "a = NULL"), "The SQL92 expression 'a = NULL' is wrong"),
         (("tail", "T", "-s", "||"), "The tag expression '||' names no tag"),

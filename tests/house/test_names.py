@@ -38,11 +38,12 @@ OF_OTHERS = {
     *("SmartRetryMiddleware", "schedule_source"),
     *("rocketmq_rpc_latency_milliseconds", "ROCKETMQ_NAMESRV_ADR"),
 }
-"""Names of RocketMQ's other programs, of systemd, OpenTelemetry, Spark, Celery and Taskiq; and two that are wrong there."""
+"""Names of RocketMQ's other programs, of systemd, OpenTelemetry, Spark, Celery and Taskiq; and two that are wrong where
+they stand."""
 ABOUT_OTHERS = {"coming-from.md", "comparison.md"}
 """Pages that translate the names of other systems."""
-IN_PLACE = {"cluster", "createAcl"}
-"""What stands for a command in a sentence, and one of RocketMQ 5."""
+OF_ROCKETMQ_5 = {"createAcl"}
+"""Commands of its mqadmin."""
 PAGES = [file for file in committed_files() if file.suffix == ".md" and file.name != "CHANGELOG.md"]
 _FENCED = re.compile(r"(?ms)^```[^\n]*\n(.*?)^```$")
 _SHELL = re.compile(r"(?ms)^```(?:sh|bash|console)?\n(.*?)^```$")
@@ -86,7 +87,7 @@ def options_of(program: str, words: list[str]) -> set[str] | None:
             command = below
     if isinstance(command, click.Group) and any("…" in word for word in words):
         return None
-    options = [each for each in command.params if isinstance(each, click.Option)]
+    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
     return {name for each in options for name in (*each.opts, *each.secondary_opts)} | {"--help"}
 
 
@@ -104,7 +105,7 @@ def test_every_option_of_a_call_exists(page: Path) -> None:
 def test_every_command_that_a_sentence_names_exists(page: Path) -> None:
     subjects = {"topic", "group", "schema"}
     named = re.findall(r"(?<!`)`mqadmin ([a-z][a-zA-Z]+)", prose(page))
-    known = {*OF_MQADMIN_ITSELF, *subjects, *IN_PLACE}
+    known = {*OF_MQADMIN_ITSELF, *subjects, *OF_ROCKETMQ_5}
 
     assert [name for name in named if name not in known and find(name) is None] == []
 
@@ -146,7 +147,7 @@ def test_every_word_of_code_is_one_of_the_product(page: Path) -> None:
     named = {
         word
         for code in _INLINE.findall(prose(page))
-        for word in re.findall(r"(?<![\w./$-])[a-zA-Z_]\w*", code)
+        for word in re.findall(r"(?<![\w./$-])[a-zA-Z_]\w*", re.sub(r" -k \w+", "", code))
         if _CODE_WORD.fullmatch(word)
     }
 
@@ -159,7 +160,7 @@ def _is_known(word: str) -> bool:
     for prefix in ("ROCKETMQ_TLS_", "ROCKETMQ_WAITS_", "ROCKETMQ_", "rocketmq_client_"):
         if word.startswith(prefix) and word.removeprefix(prefix).lower() in known:
             return True
-    return word in known or _snake(word) in known
+    return bool({word, word.upper(), _snake(word)} & known)
 
 
 def _snake(name: str) -> str:
@@ -181,10 +182,9 @@ def _words() -> frozenset[str]:
         for file in committed_files()
         if file.parts[0] in {"deploy", "tests", ".ci", ".github"} and file.suffix != ".md" and file != this
     ]
-    keys = {key for kind in (BrokerConfig, NamesrvConfig) for key in settings_of(kind)}
-    variables = {f"ERUCA_{re.sub(r'[^A-Z0-9]', '_', _snake(key).upper())}" for key in keys}
+    settings = {key: each for kind in (BrokerConfig, NamesrvConfig) for key, each in settings_of(kind).items()}
     words = {word for text in (_product(), *others) for word in re.findall(r"[A-Za-z_]\w*", text)}
-    return frozenset({*words, *(file.stem for file in committed_files()), *keys, *variables})
+    return frozenset({*words, *(file.stem for file in committed_files()), *settings, *(each.variable for each in settings.values())})
 
 
 @cache

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eruca.protocol import sql92
-from eruca.protocol.sql92 import Expression, NotComparable, Sql92Error, compile_sql
+from eruca.protocol.sql92 import Expression, NotComparable, Sql92Error, compile_sql, compile_whole
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sql92"
 WORDS = ("contains", "startswith", "endswith")
@@ -93,6 +93,30 @@ def test_a_wrong_expression_is_told_in_one_sentence(text: str, sentence: str) ->
     with pytest.raises(Sql92Error) as caught:
         compile_sql(text)
     assert str(caught.value) == f"The SQL92 expression '{text}' is wrong at {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "rest"),
+    [
+        ("a LIKE 'x%'", 3, "LIKE 'x%'"),
+        ("a > 5 b < 3", 7, "b < 3"),
+        ("a = 5 /* five */ a = 6 ", 18, "a = 6 "),
+    ],
+)
+def test_who_writes_an_expression_learns_which_part_of_it_brokers_ignore(text: str, at: int, rest: str) -> None:
+    with pytest.raises(Sql92Error) as raised:
+        compile_whole(text)
+
+    assert str(raised.value) == (
+        f"The SQL92 expression '{text}' is wrong at position {at}: brokers ignore {rest!r}; "
+        "join conditions by AND or OR; for LIKE there are STARTSWITH, ENDSWITH and CONTAINS."
+    )
+    assert compile_sql(text).text == text  # as with Apache's brokers
+
+
+@pytest.mark.parametrize("text", ["a = 5", " a = 5 \n", "a = 5 -- five", "a = 5 -- five\n", "a = 5 /* five */"])
+def test_blanks_and_comments_behind_an_expression_are_no_part_of_it(text: str) -> None:
+    assert compile_whole(text) is compile_sql(text)
 
 
 def test_the_sentence_about_a_long_expression_is_short() -> None:

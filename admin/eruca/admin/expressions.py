@@ -6,7 +6,7 @@ Must not know commands. Raises BadValue for a wrong one.
 from __future__ import annotations
 
 from eruca.admin.errors import BadValue
-from eruca.protocol.sql92 import compile_sql
+from eruca.protocol.sql92 import compile_whole
 from eruca.protocol.subscription import build_subscription, check_tags
 
 
@@ -21,9 +21,10 @@ def tag_expression(text: str) -> str:
 
 
 def sql_condition(text: str) -> str:
-    """A condition in SQL92. Raises BadValue for a wrong one: a broker of Apache lets every message pass it."""
+    """A condition in SQL92. Raises BadValue for a wrong one: a broker of Apache lets every message pass it, and a broker
+    ignores what stands behind a complete one."""
     try:
-        compile_sql(text)
+        compile_whole(text)
     except ValueError as error:
         raise BadValue(str(error)) from None
     return text

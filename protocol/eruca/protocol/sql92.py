@@ -5,6 +5,7 @@ ENDSWITH); ``sql92_nodes`` has the meaning of the parts. Must not know messages,
 text gives an ``Expression`` or an ``Sql92Error``, and both compiling and evaluating are bounded by the limits.
 
 As in RocketMQ, parsing ends with the first complete condition: what follows is ignored, unless it is a syntax error.
+``compile_whole`` is for who writes an expression: it refuses one of which a part is ignored, such as ``a LIKE 'x%'``.
 Where a property is expected, CONTAINS, STARTSWITH and ENDSWITH are names of properties, as in 4.9.
 """
 
@@ -18,7 +19,16 @@ from typing import NoReturn, ParamSpec
 from eruca.protocol import sql92_nodes as nodes
 from eruca.protocol.sql92_nodes import Evaluate, Kind, Node, NotComparable, Properties
 
-__all__ = ["MAX_DEPTH", "MAX_LENGTH", "MAX_PARTS", "Expression", "NotComparable", "Sql92Error", "compile_sql"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_LENGTH",
+    "MAX_PARTS",
+    "Expression",
+    "NotComparable",
+    "Sql92Error",
+    "compile_sql",
+    "compile_whole",
+]
 
 MAX_LENGTH = 32_768
 """The most characters of an expression."""
@@ -50,6 +60,7 @@ _LITERALS = {
 }
 _COMPARING = _PARTS | nodes.ORDERS.keys() | {"NOT", "BETWEEN", "IN"}
 _END = "the end"
+_INSTEAD = "join conditions by AND or OR; for LIKE there are STARTSWITH, ENDSWITH and CONTAINS"
 
 
 class Sql92Error(ValueError):
@@ -57,13 +68,17 @@ class Sql92Error(ValueError):
 
 
 class Expression:
-    """A compiled expression; ``text`` is its source, ``parts`` the number of its properties and constants."""
+    """A compiled expression; ``text`` is its source, ``parts`` the number of its properties and constants.
 
-    __slots__ = ("_evaluate", "parts", "text")
+    ``end`` is where in the source the condition ends: what follows is ignored.
+    """
 
-    def __init__(self, text: str, evaluate: Evaluate, parts: int) -> None:
+    __slots__ = ("_evaluate", "end", "parts", "text")
+
+    def __init__(self, text: str, evaluate: Evaluate, parts: int, end: int) -> None:
         self.text = text
         self.parts = parts
+        self.end = end
         self._evaluate = evaluate
 
     def __repr__(self) -> str:
@@ -90,6 +105,23 @@ def compile_sql(text: str) -> Expression:
     raise Sql92Error(found)
 
 
+def compile_whole(text: str) -> Expression:
+    """As ``compile_sql``; raises Sql92Error for a text of which a part would be ignored, too."""
+    expression = compile_sql(text)
+    rest = text[expression.end :]
+    if rest and not rest.startswith("--"):  # a comment that no new line ends
+        raise Sql92Error(_wrong(text, expression.end + 1, f"brokers ignore {_cut(rest)!r}; {_INSTEAD}"))
+    return expression
+
+
+def _wrong(text: str, position: int, reason: str) -> str:
+    return f"The SQL92 expression '{_cut(text)}' is wrong at position {position}: {reason}."
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
 def _too_long(text: str) -> str:
     return f"The SQL92 expression has {len(text)} characters; at most {MAX_LENGTH} are allowed."
 
@@ -99,10 +131,9 @@ def _compiled(text: str) -> Expression | str:
     """The expression, or its error."""
     try:
         reader = _Reader(text)
-        return Expression(text, reader.whole().evaluate, reader.parts)
+        return Expression(text, reader.whole().evaluate, reader.parts, reader.end)
     except _Fault as fault:
-        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-        return f"The SQL92 expression '{shown}' is wrong at position {fault.position}: {fault}."
+        return _wrong(text, fault.position, str(fault))
 
 
 class _Fault(Exception):
@@ -181,6 +212,11 @@ class _Reader:
         if node.depth > MAX_DEPTH:
             raise _Fault(position + 1, f"it is nested more than {MAX_DEPTH} deep")
         return node
+
+    @property
+    def end(self) -> int:
+        """Where what has been read ends."""
+        return self._start
 
     # ------------------------------------------------------------------ grammar
 

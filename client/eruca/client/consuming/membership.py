@@ -307,9 +307,9 @@ def subscription_of(topic: str, expression: str, expression_type: str, version: 
         elif expression_type != SQL92:
             raise UsageError(f'expression_type={expression_type!r}: "TAG" or "SQL92" is expected.')
         elif expression:
-            from eruca.protocol.sql92 import compile_sql  # most subscriptions have none
+            from eruca.protocol.sql92 import compile_whole  # most subscriptions have none
 
-            compile_sql(expression)
+            compile_whole(expression)
         return build_subscription(topic, expression, version=version, expression_type=expression_type)
     except ValueError as error:
         raise UsageError(str(error)) from None
