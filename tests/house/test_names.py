@@ -184,7 +184,9 @@ def _words() -> frozenset[str]:
     ]
     settings = {key: each for kind in (BrokerConfig, NamesrvConfig) for key, each in settings_of(kind).items()}
     words = {word for text in (_product(), *others) for word in re.findall(r"[A-Za-z_]\w*", text)}
-    return frozenset({*words, *(file.stem for file in committed_files()), *settings, *(each.variable for each in settings.values())})
+    return frozenset(
+        {*words, *(file.stem for file in committed_files()), *settings, *(each.variable for each in settings.values())}
+    )
 
 
 @cache

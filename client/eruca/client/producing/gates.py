@@ -3,12 +3,15 @@
 Owns, for each such topic and queue, its gate: the sends that wait there, in their order, each within its time, and the
 one task that asks for the route or connects for all of them, again and again while no nameserver answers. Invariants:
 when it gets through, all leave together, ahead of what was started after them; a send whose time is over fails alone.
+Time in which the event loop stood still is not counted: the program did something else, or the machine let it wait,
+and what nameserver and broker answered meanwhile was not read.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from eruca.client.errors import ClientError, NameserverUnreachable, TopicNotFound
 from eruca.client.network.routes import MASTER
@@ -18,6 +21,10 @@ from eruca.client.producing.send import Send
 from eruca.client.producing.topic_queues import TopicQueues
 from eruca.protocol.queues import MessageQueue
 
+LOOK: Final = 0.25
+"""Seconds between two looks at whether the loop stood still."""
+STILL: Final = 0.1
+"""Seconds by which a look is late from which on the loop stood still."""
 _Place = str | MessageQueue
 """The name of a topic without a route, or a queue without a connection."""
 
@@ -34,6 +41,24 @@ class _Reaching:
 
     task: asyncio.Task[ClientError | None]
     away: NameserverUnreachable | _MastersAway | None = None
+    stood_still = 0.0
+    """Seconds for which the loop stood still meanwhile."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._look()
+
+    def end(self) -> None:
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        self._timer = self._loop.call_later(LOOK, self._looked, self._loop.time() + LOOK)
+
+    def _looked(self, due: float) -> None:
+        late = self._loop.time() - due
+        if late > STILL:
+            self.stood_still += late
+        self._look()
 
 
 class Gates:
@@ -79,7 +104,8 @@ class Gates:
             if error is not None and self._leave(place, send):
                 self._drop(send, error)
 
-        task = self._session.spawn(self._work(place, send))
+        reaching = self._reaching.get(place) or self._reach(place, send.topic)
+        task = self._session.spawn(self._work(place, send, reaching))
         self.waiting.setdefault(place, {})[send] = task
         task.add_done_callback(ended)
 
@@ -92,15 +118,8 @@ class Gates:
             del self.waiting[place]
         return True
 
-    async def _work(self, place: _Place, send: Send) -> None:
-        reaching = self._reaching.get(place) or self._reach(place, send.topic)
-        error: ClientError | TimeoutError | None
-        try:
-            async with asyncio.timeout_at(send.end):
-                await asyncio.wait({reaching.task})
-            error = reaching.task.result()
-        except TimeoutError as late:
-            error = reaching.away or late
+    async def _work(self, place: _Place, send: Send, reaching: _Reaching) -> None:
+        error = await self._outcome(reaching, send)
         if error is not None:
             if self._leave(place, send):
                 self._failed(send, error)
@@ -110,6 +129,22 @@ class Gates:
             if other is not send:
                 task.cancel()
         self._let_go([*waiting])
+
+    async def _outcome(self, reaching: _Reaching, send: Send) -> ClientError | TimeoutError | None:
+        """Wait for the end of the attempts, as long as the send has time; why it cannot leave."""
+        counted = reaching.stood_still
+        while True:
+            try:
+                async with asyncio.timeout_at(send.end):
+                    await asyncio.wait({reaching.task})
+            except TimeoutError as late:
+                if reaching.stood_still > counted:
+                    send.timeout += reaching.stood_still - counted
+                    counted = reaching.stood_still
+                elif not reaching.task.done():
+                    return reaching.away or late
+            if reaching.task.done():
+                return reaching.task.result()
 
     def _reach(self, place: _Place, topic: TopicQueues) -> _Reaching:
         reaching = self._reaching[place] = _Reaching()
@@ -136,6 +171,7 @@ class Gates:
             return reaching.away
         finally:
             del self._reaching[place]  # before anybody can come who would take over its end
+            reaching.end()
 
     async def _ask(self, topic: TopicQueues) -> None:
         directory = self._session.directory
