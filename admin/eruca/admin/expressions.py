@@ -21,8 +21,10 @@ def tag_expression(text: str) -> str:
 
 
 def sql_condition(text: str) -> str:
-    """A condition in SQL92. Raises BadValue for a wrong one: a broker of Apache lets every message pass it, and a broker
-    ignores what stands behind a complete one."""
+    """A condition in SQL92. Raises BadValue for a wrong one.
+
+    A broker of Apache lets every message pass such a one, and each broker ignores what stands behind a complete one.
+    """
     try:
         compile_whole(text)
     except ValueError as error:

@@ -1,7 +1,8 @@
 """Figures of running queries for Prometheus: how far they are behind, and how fast they read.
 
 Owns the names of the figures. Needs ``pip install "eruca-client[prometheus]"``; without it only making a
-``QueryMetrics`` fails. A figure is made of what a ``LagListener`` found last, at each scrape: so a query that has ended has none.
+``QueryMetrics`` fails. A figure is made of what a ``LagListener`` found last, at each scrape: so a query that has
+ended has none.
 """
 
 from __future__ import annotations
