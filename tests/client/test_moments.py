@@ -28,6 +28,7 @@ def test_the_ends_of_time() -> None:
         (MS // 1000, "seconds? A datetime or ms since 1970, such as 1800000000000, is expected"),
         (MS * 1000, "microseconds? A datetime or ms since 1970, such as 1800000000000, is expected"),
         (MS * 1_000_000, "nanoseconds? A datetime or ms since 1970, such as 1800000000000, is expected"),
+        (LATEST + 1, "ms since 1970 of 64 bits, 9223372036854775807 at most, are expected"),
         (timedelta(hours=1), "a point of time is expected, such as datetime.now(UTC) + timedelta(hours=1)"),
         (datetime(1969, 12, 31, tzinfo=UTC), "a time from 1970 on is expected"),
         (datetime.min, "a time from 1970 on is expected"),

@@ -37,6 +37,8 @@ def moment(value: object) -> int:
     for unit, (numbers, parts) in _FINER.items():
         if ms in numbers:
             raise ValueError(f"{unit}? A datetime or ms since 1970, such as {ms // parts}, is expected")
+    if ms > LATEST:
+        raise ValueError(f"ms since 1970 of 64 bits, {LATEST} at most, are expected")
     return ms
 
 
