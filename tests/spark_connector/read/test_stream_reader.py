@@ -116,6 +116,30 @@ def test_a_topic_that_was_made_anew_is_noticed(topic: Topic) -> None:
     assert planned(source, before, end) == {queue: (0, 2) for queue in range(4)}
 
 
+def test_queues_that_are_taken_away_are_told_at_once_and_given_back_are_read_on(
+    cluster: ErucaCluster, topic: Topic
+) -> None:
+    topic.fill(16)
+    strict, careless = (reader(topic, startingOffsets="earliest", failOnDataLoss=each) for each in ("true", "false"))
+    first = strict.latestOffset(strict.initialOffset(), ReadMaxRows(8))
+    topic.grow(cluster, 2)
+    last = strict.latestOffset(first, ALL)
+    assert planned(strict, first, last) == {queue: (2, 4) for queue in range(4)}
+
+    def read(source: StreamReader) -> int:
+        return sum(batch.num_rows for part in source.partitions(first, last) for batch in source.read(part))
+
+    began = monotonic()
+    with pytest.raises(
+        SourceError, match=r"queueId=2\] cannot be read any more, as .* has fewer read queues at broker-a"
+    ):
+        read(strict)
+    assert monotonic() - began < 60, "nobody waits for brokerLossTimeoutMs"
+    assert read(careless) == 4
+    topic.grow(cluster, 4)
+    assert read(strict) == 8
+
+
 def test_the_report_follows_finished_batches_only(topic: Topic) -> None:
     topic.fill(8)
     source = reader(topic, startingOffsets="earliest", commitGroup="reporting", commitIntervalMs="0")

@@ -7,19 +7,25 @@ records as bytes only. ``spans`` decides what is pulled next; ``fast_path`` is t
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from functools import partial
 
 from eruca.client import MessageQueue, PullConsumer, PullResult, PullStatus
-from eruca.client.errors import ClientError
+from eruca.client.errors import BrokerRefused, ClientError
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.read.spans import BATCH_BYTES, Chunk, Span, Spans
 from eruca.spark_connector.runtime.replicas import MASTER, SLAVE, UNREACHABLE, ReplicaChoice, has_other_replica
 from eruca.spark_connector.runtime.retry import retry_while_away
 
+log = logging.getLogger("eruca.spark")
 IDLE_BACKOFF_SECONDS = (0.1, 0.2, 0.4, 0.8)
 """The wait before each retry of a pull that found nothing and did not advance."""
+
+
+class _Withdrawn(SourceError):
+    """The topic has fewer read queues than when the query was planned, so no broker lets this one be read."""
 
 
 class SlowPuller:
@@ -32,6 +38,7 @@ class SlowPuller:
         self._replicas = replicas
         self._calls: set[asyncio.Future[PullResult]] = set()
         self._known_ends: dict[MessageQueue, int] = {}
+        self._withdrawn: set[MessageQueue] = set()
 
     async def next_chunks(self, rows: int) -> list[Chunk]:
         """Chunks over ``rows`` offsets or BATCH_BYTES, fewer at the end of the ranges, none after it.
@@ -44,13 +51,20 @@ class SlowPuller:
         while rows > 0 and size < BATCH_BYTES and spans.unfinished:
             self._start(spans.begin())
             span = spans.first
-            result = await span.call
-            reached = await self._advance(span, result)
             found = 0
-            if result.status is PullStatus.FOUND and result.body:
-                chunks.append(Chunk(span.queue, result.body, span.end))
-                found = len(result.body)
-                size += found
+            try:
+                result = await span.call
+                reached = await self._advance(span, result)
+            except _Withdrawn as error:
+                if self._options.fail_on_data_loss:
+                    raise
+                log.warning("the messages from %d to %d are not read: %s", span.start, span.end - 1, error)
+                reached = span.end
+            else:
+                if result.status is PullStatus.FOUND and result.body:
+                    chunks.append(Chunk(span.queue, result.body, span.end))
+                    found = len(result.body)
+                    size += found
             rows -= reached - span.start
             self._start(spans.advance(reached, found))
         return chunks
@@ -87,6 +101,9 @@ class SlowPuller:
         broker_id = self._replicas.of(queue.broker_name)
         try:
             return await self._pull_of(queue, start, end, broker_id)
+        except BrokerRefused:
+            await self._check_withdrawn(queue)
+            raise
         except UNREACHABLE:
             if not await has_other_replica(self._consumer, queue):
                 raise
@@ -94,6 +111,21 @@ class SlowPuller:
             result = await self._pull_of(queue, start, end, other)
             self._replicas.turn(queue.broker_name, other)
             return result
+
+    async def _check_withdrawn(self, queue: MessageQueue) -> None:
+        """Raise _Withdrawn for a queue that is no more among those that its broker lets be read."""
+        if queue not in self._withdrawn:
+            with suppress(ClientError):
+                there = await self._consumer.fetch_queues(queue.topic)
+                left = [each for each in there if each.broker_name == queue.broker_name]
+                if left and queue not in left:
+                    self._withdrawn.add(queue)
+        if queue in self._withdrawn:
+            raise _Withdrawn(
+                f"{queue} cannot be read any more, as {queue.topic} has fewer read queues at {queue.broker_name} now: "
+                "give it as many as before (mqadmin updateTopic -r) until all is read, or set failOnDataLoss=false to "
+                "go on without the rest."
+            )
 
     async def _pull_of(self, queue: MessageQueue, start: int, end: int, broker_id: int) -> PullResult:
         options = self._options
