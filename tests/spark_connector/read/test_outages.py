@@ -6,6 +6,7 @@ import asyncio
 import io
 import re
 import signal
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -257,6 +258,59 @@ def test_what_is_available_now_is_read_of_those_who_answer_and_then_of_the_other
         whole = planning.result(timeout=60)
     assert rows(patient, last, whole) == 2, "what the first broker got since is not in it"
     assert patient.latestOffset(whole, ALL) is whole
+
+
+def test_what_is_available_now_is_read_of_the_others_whatever_time_they_take(
+    own: ErucaCluster, source: tuple[Topic, StreamReader], other: ErucaCluster
+) -> None:
+    topic, _ = source
+    before = stream(own)
+    with Producer("p", nameserver=own.address) as producer:
+        producer.send(Message("outages", b"body"), queue=MessageQueue("outages", "broker-b", 0))
+    end = before.latestOffset(before.initialOffset(), ALL)
+    topic.fill(6)
+    other.broker.stop()
+
+    reader = stream(own, brokerLossTimeoutMs="0", maxOffsetsPerTrigger="2")
+    reader.prepareForTriggerAvailableNow()
+    lengths = []
+    for _ in range(3):
+        after = reader.latestOffset(end, reader.getDefaultReadLimit())
+        assert reader.reportLatestOffset()["queues"] == {"outages": {"broker-a": {"0": 6, "1": 6}}}
+        lengths.append(rows(reader, end, after))
+        end = after
+    assert lengths == [2, 2, 2]
+    with pytest.raises(SourceError, match=r"^broker-b has not answered for 0 s \(brokerLossTimeoutMs\)"):
+        reader.latestOffset(end, reader.getDefaultReadLimit())
+
+
+def test_a_query_begins_without_a_broker_that_no_nameserver_names_and_not_without_one_that_keeps_silent(
+    own: ErucaCluster, source: tuple[Topic, StreamReader], other: ErucaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", (0.01,))
+    queue = MessageQueue("outages", "broker-b", 0)
+    with Producer("p", nameserver=own.address) as producer:
+        producer.send(Message("outages", b"old"), queue=queue)
+    sentence = r"^broker-b does not answer, and offsets of all queues are needed: start it, or look whether it is too"
+    new = stream(own, startingOffsets="latest", pullTimeoutMs="300")
+    known = {"nameServer": own.address, "subscribe": "outages", "pullTimeoutMs": "300"}
+    with silent(other.broker.process):
+        with pytest.raises(SourceError, match=sentence):
+            new.latestOffset(new.initialOffset(), ALL)
+        with pytest.raises(SourceError, match=sentence):
+            BatchReader(read_options(known, streaming=False), default_schema(), 1).partitions()
+
+    other.broker.stop()
+    end = new.latestOffset(new.initialOffset(), ALL)
+    assert [*end["queues"]["outages"]] == ["broker-a"]
+    assigned = stream(own, assign='{"outages": {"broker-b": [0]}}')
+    with pytest.raises(SourceError, match=r"assign names queue 0 of outages at broker-b, which cannot be read"):
+        assigned.latestOffset(assigned.initialOffset(), ALL)
+    other.broker = ErucaBroker(other.home, own.address, {"brokerName": "broker-b"})
+    deadline = time.monotonic() + 60
+    while (after := new.latestOffset(end, ALL)) == end:  # the nameserver is asked again for the route
+        assert time.monotonic() < deadline
+    assert rows(new, end, after) == 1, "what is new to a query is read from its start"
 
 
 def test_what_is_available_now_waits_for_the_only_broker_but_a_query_does_not_begin_without_it(

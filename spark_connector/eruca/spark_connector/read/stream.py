@@ -141,9 +141,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @boundary
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Where the queues end now, for the progress of the query; Spark asks right after ``latestOffset``."""
-        looked = self._target is None and self._latest_at is not None
-        return {"queues": write_positions((self._latest if looked else self._look()).offsets)}
+        """Where the queues end, for the progress of the query; Spark asks right after ``latestOffset``.
+
+        Of a query with ``availableNow`` its own end: a broker that is away keeps no batch of the others waiting.
+        """
+        looked = self._target if self._target is not None else self._latest if self._latest_at is not None else None
+        return {"queues": write_positions((self._look() if looked is None else looked).offsets)}
 
     @boundary
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[OffsetPartition]:

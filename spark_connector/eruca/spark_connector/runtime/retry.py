@@ -87,9 +87,22 @@ async def retry_while_away(
 async def ask_each(
     consumer: PullConsumer, queues: Iterable[MessageQueue], ask: Callable[[MessageQueue], Awaitable[T]]
 ) -> dict[MessageQueue, T]:
-    """The answer of ``ask`` for every queue; all queues are asked at once, and each call is retried."""
+    """The answer of ``ask`` for every queue; all queues are asked at once, and each call is retried.
+
+    Raises SourceError for a broker that does not answer, else the last ClientError.
+    """
+
+    async def answer(queue: MessageQueue) -> T:
+        try:
+            return await retry(consumer, queue.topic, partial(ask, queue))
+        except (BrokerUnreachable, CallTimeout, BrokerNotFound) as error:
+            raise SourceError(
+                f"{queue.broker_name} does not answer, and offsets of all queues are needed: start it, or look whether "
+                f"it is too busy ({error})."
+            ) from error
+
     chosen = list(queues)
-    answers = await asyncio.gather(*(retry(consumer, queue.topic, partial(ask, queue)) for queue in chosen))
+    answers = await asyncio.gather(*map(answer, chosen))
     return dict(zip(chosen, answers, strict=True))
 
 
