@@ -57,11 +57,18 @@ class Run:
     settings: Mapping[str, str]
     verbose: bool
     console: Console
-    signals: StopSignals = field(default_factory=StopSignals)
+    signals: StopSignals = field(init=False)
     progress: Any = None
     steps: dict[str, Any] = field(default_factory=dict)
     goal: str | None = None
     go_on: str = "Run it again."
+
+    def __post_init__(self) -> None:
+        self.signals = StopSignals(self.stopped)
+
+    def stopped(self, number: int) -> str:
+        """The last line of a command that this signal ended."""
+        return f"eruca pipeline: stopped by {signal.Signals(number).name}, {_how_far(self)}. {self.go_on}\n"
 
     def note(self, progress: Any) -> None:
         """A pipeline reports how far it is."""
@@ -157,7 +164,7 @@ def end(work: Callable[[], int | None], run: Run | None = None) -> int:
             sys.stderr.write("eruca pipeline: stopped\n")
             return STOPPED + signal.SIGINT
         number = run.signals.number or signal.SIGINT  # Spark handles SIGINT itself while a session starts
-        sys.stderr.write(f"eruca pipeline: {_stopped(run, number)}\n")
+        sys.stderr.write(run.stopped(number))
         return 0 if run.signals.awaited else STOPPED + number
     except Exception as error:
         code = FAILED
@@ -166,13 +173,9 @@ def end(work: Callable[[], int | None], run: Run | None = None) -> int:
         elif not run.signals.at_once:
             run.go_on = f"It could not end in order ({harmless(cause_of(error))}). {run.go_on}"
     if run is not None and run.signals.number is not None and (run.signals.at_once or code == FAILED):
-        sys.stderr.write(f"eruca pipeline: {_stopped(run, run.signals.number)}\n")
+        sys.stderr.write(run.stopped(run.signals.number))
         return STOPPED + run.signals.number
     return code
-
-
-def _stopped(run: Run, number: int) -> str:
-    return f"stopped by {signal.Signals(number).name}, {_how_far(run)}. {run.go_on}"
 
 
 def _how_far(run: Run) -> str:

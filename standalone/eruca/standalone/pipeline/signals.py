@@ -1,8 +1,8 @@
 """SIGINT (Ctrl-C) and SIGTERM while a pipeline command runs.
 
 Owns both signals. The first signal ends the work in order: Spark's queries and jobs are cancelled, and the command's
-current call fails or returns. The second one ends the program at once. A command that runs until it is stopped waits
-for the first signal as an event (``gently``).
+current call fails or returns. The second one ends the program at once, after its last words. A command that runs until
+it is stopped waits for the first signal as an event (``gently``).
 
 Invariant: nothing is raised while this thread waits for a reply of Spark's Java side, as the next request would get
 that reply. There another thread cancels Spark's jobs; elsewhere ``Stopped`` is raised at once.
@@ -11,9 +11,10 @@ that reply. There another thread cancels Spark's jobs; elsewhere ``Stopped`` is 
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
@@ -28,9 +29,13 @@ class Stopped(KeyboardInterrupt):
 
 
 class StopSignals:
-    """Handles both signals within a ``with`` block; ``number`` is the signal that arrived, or None."""
+    """Handles both signals within a ``with`` block; ``number`` is the signal that arrived, or None.
 
-    def __init__(self) -> None:
+    ``last_words`` makes of the second signal what the error output gets.
+    """
+
+    def __init__(self, last_words: Callable[[int], str]) -> None:
+        self._last_words = last_words
         self.number: int | None = None
         self._event: threading.Event | None = None
         self._begun = False
@@ -53,7 +58,7 @@ class StopSignals:
     def listen(self) -> None:
         """Install the handlers; also after Spark, which installs its own for SIGINT when a session starts."""
         for number in SIGNALS:
-            signal.signal(number, signal.SIG_DFL if self.number is not None else self._take)
+            signal.signal(number, self._end if self.number is not None else self._take)
 
     @property
     def at_once(self) -> bool:
@@ -81,6 +86,11 @@ class StopSignals:
         self._arrived.set()
         if not _is_in(frame, "py4j." if self._begun else "pyspark.java_gateway"):
             raise Stopped
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        os.write(2, self._last_words(number).encode())  # the work may be writing to sys.stderr just now
+        os.kill(os.getpid(), number)
 
     @contextmanager
     def gently(self) -> Iterator[threading.Event]:
