@@ -93,6 +93,24 @@ def test_topics_of_a_pattern_are_archived_until_stopped(
     other.close()
 
 
+def test_an_archive_that_is_stopped_says_of_how_many_it_has_added_some(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    topic.fill(90)
+    told: list[Progress] = []
+    stop = threading.Event()
+
+    def tell(progress: Progress) -> None:
+        told.append(progress)
+        if progress.done:
+            stop.set()
+
+    given = {"name_server": topic.name_server, "topics": [topic.name], "to": str(tmp_path / "lake")}
+    done = archive(spark, **given, rows_per_batch=1, until_stopped=stop, interval="1 ms", tell=tell)  # type: ignore[arg-type]
+    assert 0 < done.messages < 90
+    assert told[-1] == Progress("archived", done.messages, 90)
+
+
 def test_an_interval_of_an_archive_is_exact(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
     to = str(tmp_path / "lake")
     for _ in range(4):

@@ -115,12 +115,12 @@ def archive(
     )
     writer.begin(query)
     try:
-        _wait(query, summary, until_stopped, tell)
+        _wait(query, writer, until_stopped, tell)
         writer.end()
+        tell(writer.progress(query.lastProgress))
     finally:
         query.stop()
     summary.seconds = time.monotonic() - began
-    tell(Progress("archived", summary.messages, summary.messages))
     return summary
 
 
@@ -159,12 +159,11 @@ class _Selection:
 
 
 def _wait(
-    query: StreamingQuery, summary: ArchiveSummary, until_stopped: threading.Event | None, tell: ProgressListener
+    query: StreamingQuery, writer: _BatchWriter, until_stopped: threading.Event | None, tell: ProgressListener
 ) -> None:
     """Report the progress of the query until it ends, or until it is to be stopped."""
     while not query.awaitTermination(1):
-        waiting = _waiting(query.lastProgress)
-        tell(Progress("archived", summary.messages, None if waiting is None else summary.messages + waiting))
+        tell(writer.progress(query.lastProgress))
         if until_stopped is not None and until_stopped.is_set():
             return
 
@@ -185,6 +184,15 @@ class _BatchWriter:
         self._writing = threading.Lock()
         self._ended = False
         self._begun = False
+        self._newest, self._before = -1, 0
+
+    def progress(self, told: StreamingQueryProgress | None) -> Progress:
+        """What is archived of all that there was by that progress, which may not know of the newest batch yet."""
+        waiting = _waiting(told)
+        if told is None or waiting is None:
+            return Progress("archived", self._summary.messages)
+        done = self._summary.messages
+        return Progress("archived", done, waiting + (done if told.batchId >= self._newest else self._before))
 
     def begin(self, query: StreamingQuery) -> None:
         """Whose batches they are."""
@@ -237,6 +245,7 @@ class _BatchWriter:
             assert found is not None
             files.move(each.path, f"{root}/{found[1]}/{name}-{place:04d}.parquet")
         files.delete(staging)
+        self._newest, self._before = number, self._summary.messages
         self._count(counts, len(written), sum(each.size for each in written))
 
     def _count(self, counts: Sequence[Any], files: int, size: int) -> None:
