@@ -24,7 +24,7 @@ IDLE_BACKOFF_SECONDS = (0.1, 0.2, 0.4, 0.8)
 """The wait before each retry of a pull that found nothing and did not advance."""
 
 
-class _Withdrawn(SourceError):
+class _Withdrawn(Exception):
     """The topic has fewer read queues than when the query was planned, so no broker lets this one be read."""
 
 
@@ -57,7 +57,7 @@ class SlowPuller:
                 reached = await self._advance(span, result)
             except _Withdrawn as error:
                 if self._options.fail_on_data_loss:
-                    raise
+                    raise SourceError(str(error)) from None
                 log.warning("the messages from %d to %d are not read: %s", span.start, span.end - 1, error)
                 reached = span.end
             else:
