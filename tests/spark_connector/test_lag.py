@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from eruca.client import MessageQueue
 from eruca.spark_connector import Lag, LagListener, QueryMetrics
-from tests.support.spark import Topic, read_stream
+from tests.support.spark import ROOT, Topic, read_stream
 
 READ = '{"queues": {"orders": {"b": {"0": 7, "1": 3}}}}'
 THERE = '{"queues": {"orders": {"b": {"0": 9, "1": 3, "2": 4}}}}'
@@ -109,3 +111,23 @@ def test_spark_tells_it_of_a_running_query(spark: SparkSession, topic: Topic, tm
         spark.streams.removeListener(listener)
     assert [lag.total for lag in found[:3]] == [8, 4, 0]
     assert [lag.rows for lag in found[:3]] == [4, 4, 4] and all(lag.processed > 0 for lag in found[:3])
+
+
+@pytest.mark.slow
+def test_the_sinks_of_sparks_metrics_have_the_rates_of_a_query_and_no_lag(
+    quick_java: None, topic: Topic, tmp_path: Path
+) -> None:
+    """As docs/spark.md says; where Spark gives a Python source more, that page and LagListener change."""
+    topic.fill(40)
+    command = [sys.executable, "-m", "tests.support.spark_metrics", topic.name_server, topic.name, str(tmp_path)]
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == [
+        "metrics of the source: {}",
+        "eventTime-watermark.csv inputRate-total.csv latency.csv processingRate-total.csv states-rowsTotal.csv "
+        "states-usedBytes.csv",
+        "rows read: True",
+        "bytes read: 0.0",
+    ]
