@@ -5,6 +5,7 @@ Pipelines work there on what Java's clients sent, consumed and gave up.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,11 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from eruca.client.sync import PullConsumer
 from eruca.remoting.clock import now_ms
+from eruca.spark_connector import Lag, LagListener, SourceError, cause_of, explain_read
+from eruca.spark_connector.options import read_options
 from eruca.spark_connector.pipelines import archive, audit, read_archive, replay, rollup, triage
 from eruca.spark_connector.pipelines.endpoint import Endpoint
+from eruca.spark_connector.read.stream import StreamReader
+from eruca.spark_connector.schema import default_schema
 from tests.compat.clients import JavaClients, Letter, Seen, drain
 from tests.compat.transcript import eruca_mqadmin
 from tests.support.apache import ApacheCluster
@@ -88,6 +96,88 @@ def test_a_stream_reads_all_once(spark: SparkSession, topic: Topic, tmp_path: Pa
         progress = eruca_mqadmin(("consumerProgress", "-n", topic.name_server, "-g", "SparkLake")).stdout
     rows = [line.split() for line in progress.splitlines() if line.startswith(topic.name)]
     assert len(rows) == 4 and all(row[3] == row[4] != "0" for row in rows), progress
+
+
+def test_plans_are_checked_and_explained(
+    spark: SparkSession, apache_sql: ApacheCluster, fresh: Callable[[str], str]
+) -> None:
+    topic, known, unknown = Topic(apache_sql, fresh("SparkPlans"), 2), fresh("known"), fresh("unknown")
+    for number in range(20):
+        topic.send(number % 2, b"%d" % number, tags="ABC"[number % 3])
+
+    assert rows_of(read(spark, topic, startingOffsets="group", commitGroup=unknown)) == {}
+    with PullConsumer(known, nameserver=apache_sql.address) as consumer:
+        consumer.update_offset(topic.queues[0], 4)
+        consumer.update_offset(topic.queues[1], 0)
+        wait_for(lambda: consumer.query_offset(topic.queues[0]) == 4)
+        later = {place: row for place, row in topic.rows.items() if place >= (0, 4)}
+        assert_rows(rows_of(read(spark, topic, startingOffsets="group", commitGroup=known)), later)
+        consumer.update_offset(topic.queues[0], 500)
+        wait_for(lambda: consumer.query_offset(topic.queues[0]) == 500)
+    sentence = (
+        rf'startingOffsets="group" means 500 by the group {known} for .*queueId=0\], which ends at 10: correct it'
+    )
+    with pytest.raises(Exception, match=sentence):
+        read(spark, topic, startingOffsets="group", commitGroup=known).collect()
+
+    chosen = read(spark, topic, tags="A || B")
+    assert explain_read(chosen) == (
+        "reads 20 offsets of 2 queues in 1 task, filtered at the broker by tags=A || B: "
+        f"{topic.name} broker-a:0 0-10, {topic.name} broker-a:1 0-10"
+    )
+    assert_rows(rows_of(chosen), {place: row for place, row in topic.rows.items() if row["tags"] != "C"})
+    topic.close()
+
+
+def test_a_stream_tells_its_lag_and_ends_when_its_group_is_reset(
+    spark: SparkSession, apache_sql: ApacheCluster, fresh: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic, group, found, last = Topic(apache_sql, fresh("SparkLag"), 2), fresh("reset"), list[Lag](), threading.Event()
+    topic.fill(12)
+
+    def told(lag: Lag) -> None:
+        found.append(lag)
+        if lag.total == 0:
+            last.set()
+
+    listener = LagListener(told)
+    spark.streams.addListener(listener)
+    given = {"startingOffsets": "earliest", "commitGroup": group, "commitIntervalMs": 0, "onGroupReset": "fail"}
+    stream = read_stream(spark, topic, **given, maxOffsetsPerTrigger=4)
+    query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        assert last.wait(120), found
+        assert [lag.total for lag in found[:3]] == [8, 4, 0]
+        with PullConsumer(group, nameserver=apache_sql.address) as consumer:
+            wait_for(lambda: [consumer.query_offset(queue) for queue in topic.queues] == [6, 6])
+            consumer.update_offset(topic.queues[1], 1)
+            with pytest.raises(StreamingQueryException) as error:
+                query.awaitTermination(120)
+        assert f"The group {group} was set from 6 to 1 in {topic.queues[1]}" in cause_of(error.value)
+    finally:
+        query.stop()
+        spark.streams.removeListener(listener)
+        topic.close()
+
+
+def test_queues_that_are_taken_away_are_told_at_once(apache_sql: ApacheCluster, fresh: Callable[[str], str]) -> None:
+    topic = Topic(apache_sql, fresh("SparkFewer"), 4)
+    topic.fill(16)
+
+    def rows(**given: str) -> int:
+        options = {"nameServer": topic.name_server, "subscribe": topic.name, "startingOffsets": "earliest", **given}
+        reader = StreamReader(read_options(options, streaming=True), default_schema(), 2)
+        last = reader.latestOffset(first, ReadAllAvailable())
+        return sum(batch.num_rows for part in reader.partitions(first, last) for batch in reader.read(part))
+
+    given = {"nameServer": topic.name_server, "subscribe": topic.name, "startingOffsets": "earliest"}
+    begun = StreamReader(read_options(given, streaming=True), default_schema(), 2)
+    first = begun.latestOffset(begun.initialOffset(), ReadMaxRows(8))
+    topic.grow(apache_sql, 2)
+    with pytest.raises(SourceError, match=r"queueId=2\] cannot be read any more, as .* has fewer read queues"):
+        rows()
+    assert rows(failOnDataLoss="false") == 4
+    topic.close()
 
 
 def test_what_spark_writes_java_reads(
