@@ -79,8 +79,9 @@ def test_a_queue_that_was_made_anew_goes_back() -> None:
 
 
 def test_the_offset_of_another_source_is_refused() -> None:
-    with pytest.raises(SourceError, match="Use another checkpointLocation"):
-        StreamOffset.from_json({"topic": {"0": 3}})
+    for theirs in ({"topic": {"0": 3}}, {"queues": 3}, 3, "3", None, [3]):
+        with pytest.raises(SourceError, match="Use another checkpointLocation"):
+            StreamOffset.from_json(theirs)
     with pytest.raises(SourceError, match="does not say where"):
         StreamOffset({A: 3}).since(StreamOffset({B: 3}))
 

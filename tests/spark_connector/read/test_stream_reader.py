@@ -104,6 +104,22 @@ def test_a_message_that_is_larger_than_a_batch_may_be_comes_alone(topic: Topic) 
     assert batches == [{0: (0, 1)}, {0: (1, 2)}, {0: (2, 4)}]
 
 
+def test_a_large_message_makes_no_small_batches_of_those_around_it(topic: Topic) -> None:
+    for _ in range(4):
+        topic.send_batch(0, *(b"x" * 800,) * 50)
+    topic.send(0, random.randbytes(3_000_000))
+    for _ in range(4):
+        topic.send_batch(0, *(b"x" * 800,) * 50)
+    source = reader(topic, startingOffsets="earliest", maxBytesPerTrigger="50k")
+    at, lengths = source.initialOffset(), []
+    while (end := source.latestOffset(at, source.getDefaultReadLimit())) != at:
+        lengths.append(sum(stop - start for start, stop in planned(source, at, end).values()))
+        at = end
+
+    assert sum(lengths) == 401 and 1 in lengths
+    assert len(lengths) < 20 and max(lengths) <= 60, lengths
+
+
 def test_a_topic_that_was_made_anew_is_noticed(topic: Topic) -> None:
     topic.fill(8)
     before = StreamOffset(dict.fromkeys(topic.queues, 500)).to_json()

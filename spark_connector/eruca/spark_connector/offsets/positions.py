@@ -115,7 +115,7 @@ class StreamOffset:
         return value
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> StreamOffset | None:
+    def from_json(cls, value: Any) -> StreamOffset | None:
         """The offset in a checkpoint; None where the query has not begun.
 
         Raises SourceError for a form that this connector does not write.
@@ -123,6 +123,8 @@ class StreamOffset:
         if value == INITIAL:
             return None
         try:
+            if not isinstance(value, Mapping):
+                raise ValueError("it is no JSON object")
             return cls(read_positions(value["queues"]), read_positions(value.get("began", {})))
         except (KeyError, ValueError) as error:
             reason = f"it has no {error}" if isinstance(error, KeyError) else error

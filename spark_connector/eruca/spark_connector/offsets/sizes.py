@@ -23,6 +23,8 @@ from eruca.spark_connector.runtime.retry import retry_while_away
 PIECES: Final = 8
 PIECE: Final = 128
 """Messages of a piece. A range that is not longer than all pieces is measured whole."""
+LONGER: Final = 4
+"""Ranges that are tried after one that fits."""
 
 
 async def fit_into(
@@ -30,15 +32,28 @@ async def fit_into(
 ) -> dict[MessageQueue, int]:
     """``ends``, or nearer ones, so that about ``most`` bytes are stored in between; never fewer than one message.
 
-    A broker that is away is asked again for ``within`` seconds, as the tasks of the batch would do. Raises SourceError.
+    Where a large message made the others look large, too, longer ranges are tried until they have half of ``most``. A
+    broker that is away is asked again for ``within`` seconds, as the tasks of the batch would do. Raises SourceError.
     """
+    tried, fitting, longest = dict(ends), dict(starts), 0
+    too_long = sum(end - starts[queue] for queue, end in ends.items()) + 1
+    attempts = 0
     while True:
-        ranges = [OffsetRange(queue, starts[queue], end) for queue, end in ends.items() if starts[queue] < end]
+        ranges = [OffsetRange(queue, starts[queue], end) for queue, end in tried.items() if starts[queue] < end]
         count = sum(len(each) for each in ranges)
+        if count <= 1:
+            return tried
         size = sum(await asyncio.gather(*(_size(consumer, each, within) for each in ranges)))
-        if size <= most or count <= 1:
-            return dict(ends)
-        ends = share_out(starts, ends, max(1, int(count * most / size)))
+        if size <= most:
+            fitting, longest = tried, count
+        else:
+            too_long = count
+        if longest:
+            attempts += 1
+            if too_long - longest <= 1 or most / 2 <= size <= most or attempts > LONGER:
+                return fitting
+        wanted = int(count * most / max(size, 1))
+        tried = share_out(starts, ends, max(longest + 1, min(wanted, too_long - 1)))
 
 
 async def _size(consumer: PullConsumer, whole: OffsetRange, within: float | None) -> float:
