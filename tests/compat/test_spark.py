@@ -5,6 +5,7 @@ Pipelines work there on what Java's clients sent, consumed and gave up.
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections import Counter
@@ -177,6 +178,23 @@ def test_queues_that_are_taken_away_are_told_at_once(apache_sql: ApacheCluster, 
     with pytest.raises(SourceError, match=r"queueId=2\] cannot be read any more, as .* has fewer read queues"):
         rows()
     assert rows(failOnDataLoss="false") == 4
+    topic.close()
+
+
+def test_a_batch_has_about_as_many_bytes_as_it_may(apache_sql: ApacheCluster, fresh: Callable[[str], str]) -> None:
+    topic = Topic(apache_sql, fresh("SparkBytes"), 1)
+    for size in (800, 100_000, 800):
+        for _ in range(4):
+            topic.send_batch(0, *(random.randbytes(size),) * (50 if size == 800 else 1))
+    given = {"nameServer": topic.name_server, "subscribe": topic.name, "startingOffsets": "earliest"}
+    reader = StreamReader(read_options({**given, "maxBytesPerTrigger": "50k"}, streaming=True), default_schema(), 2)
+    at, lengths = reader.initialOffset(), []
+    while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+        lengths.append(sum(len(each) for part in reader.partitions(at, end) for each in part.ranges))
+        at = end
+
+    assert sum(lengths) == 404 and lengths.count(1) >= 4
+    assert 40 <= lengths[0] <= 60 and max(lengths) <= 60, lengths
     topic.close()
 
 

@@ -63,6 +63,7 @@ def test_one_way_to_choose_topics() -> None:
         ({"kafka.bootstrap.servers": "a:1"}, "has no option kafka.bootstrap.servers: did you mean nameServer?"),
         ({"KAFKA.group.id": "g"}, "did you mean pullGroup?"),
         ({"path": "orders"}, "has no option path: did you mean subscribe?"),
+        ({"paths": '["orders","payments"]'}, "has no option paths: did you mean subscribe?"),
         ({"topic": "orders"}, "has no option topic: did you mean subscribe?"),
         ({"topicpattern": "o.*"}, "did you mean subscribePattern?"),
         ({"includeheaders": "true"}, "leave it out, the column properties is there without one."),

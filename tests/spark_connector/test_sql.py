@@ -44,6 +44,8 @@ def test_a_view_of_a_topic_is_asked_in_sql(spark: SparkSession, topic: Topic) ->
     assert stream.isStreaming and spark.sql("SELECT body FROM live").isStreaming
     with pytest.raises(BadOption, match=r"^The rocketmq source has no option startingOfset: did you"):
         register_view(spark, "wrong", topic.name, name_server=topic.name_server, startingOfset="latest")
+    with pytest.raises(BadOption, match=r"^The rocketmq source has no column bodies: did you mean body"):
+        register_view(spark, "wrong", topic.name, name_server=topic.name_server, schema="bodies binary")
     for options in ({"topic": [topic.name]}, {"topic": topic.name, "startingOffsets": {}}):
         given: dict[str, Any] = {"name_server": topic.name_server, **options}
         with pytest.raises(BadOption, match=r"^The option (subscribe|startingOffsets) is of type (list|dict): give a"):

@@ -89,6 +89,7 @@ _IN_KAFKA: Final = {
     "kafka.delivery.timeout.ms": ("retryTimeoutMs",),
     "kafka.sasl.jaas.config": ("accessKey",),
     "path": ("subscribe", "topic"),
+    "paths": ("subscribe", "topic"),
     "topic": ("subscribe",),
     "topics": ("subscribe", "topic"),
     "topicpattern": ("subscribePattern",),

@@ -1,7 +1,7 @@
 """A topic as a temporary view, for queries in SQL.
 
-Owns the call that makes one. The options are those of the source, and are checked before Spark is asked: of a wrong one
-in ``CREATE TEMPORARY VIEW`` only a query of the view says it.
+Owns the call that makes one. The options and columns are those of the source, and are checked here: of a wrong one in
+``CREATE TEMPORARY VIEW`` only a query of the view says it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.options import read_options
+from eruca.spark_connector.schema import check_projection
 
 
 def register_view(
@@ -41,6 +42,7 @@ def register_view(
     read_options(given, streaming=streaming)
     reader = (spark.readStream if streaming else spark.read).format("rocketmq").options(**given)
     frame = (reader if schema is None else reader.schema(schema)).load()
+    check_projection(frame.schema)
     frame.createOrReplaceTempView(name)
     return frame
 
