@@ -291,7 +291,7 @@ def test_a_query_begins_without_a_broker_that_no_nameserver_names_and_not_withou
     queue = MessageQueue("outages", "broker-b", 0)
     with Producer("p", nameserver=own.address) as producer:
         producer.send(Message("outages", b"old"), queue=queue)
-    sentence = r"^broker-b does not answer, and offsets of all queues are needed: start it, or look whether it is too"
+    sentence = r"^broker-b does not answer, and all brokers of the topics are needed: start it, or look whether it is"
     new = stream(own, startingOffsets="latest", pullTimeoutMs="300")
     known = {"nameServer": own.address, "subscribe": "outages", "pullTimeoutMs": "300"}
     with silent(other.broker.process):
@@ -336,11 +336,16 @@ def test_what_is_available_now_waits_for_the_only_broker_but_a_query_does_not_be
 
 @pytest.mark.parametrize("given", [{"pullGroup": "lake", "createPullGroup": "true"}, {"sqlFilter": "n > 3"}])
 def test_what_is_settled_before_the_first_pull_waits_for_a_broker_too(
-    own: ErucaCluster, source: tuple[Topic, StreamReader], given: dict[str, str]
+    own: ErucaCluster, source: tuple[Topic, StreamReader], given: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"nameServer": own.address, "subscribe": "outages", "brokerLossTimeoutMs": "100", **given}
     reader = BatchReader(read_options(options, streaming=False), default_schema(), 1)
     with silent(own.broker.process), pytest.raises(SourceError, match=r"^broker-a has not answered for 0\.1 s"):
+        reader.partitions()
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", (0.01,))
+    hasty = {name: value for name, value in options.items() if name != "brokerLossTimeoutMs"}
+    reader = BatchReader(read_options({**hasty, "pullTimeoutMs": "300"}, streaming=False), default_schema(), 1)
+    with silent(own.broker.process), pytest.raises(SourceError, match=r"^broker-a does not answer, and all brokers of"):
         reader.partitions()
 
 

@@ -17,7 +17,7 @@ from eruca.protocol.bodies import PERM_READ, PERM_WRITE, ConsumerOffsets
 from eruca.protocol.headers.topics import CreateTopic
 from eruca.spark_connector.offsets.positions import Positions
 from eruca.spark_connector.runtime import replicas
-from eruca.spark_connector.runtime.retry import ask_each, retry
+from eruca.spark_connector.runtime.retry import ask_each
 
 log = logging.getLogger("eruca.spark")
 
@@ -60,8 +60,8 @@ async def stored(consumer: PullConsumer, group: str, queues: Iterable[MessageQue
     to_broker = consumer.session.names.to_broker
     for broker, one in {queue.broker_name: queue for queue, offset in found.items() if offset == 0}.items():
         try:
-            ask = partial(replicas.ask, consumer, one, api.GET_ALL_CONSUMER_OFFSET)
-            answer, _ = await retry(consumer, one.topic, ask)
+            ask = partial(replicas.ask, consumer, endpoint=api.GET_ALL_CONSUMER_OFFSET)
+            answer, _ = (await ask_each(consumer, [one], ask))[one]
         except BrokerRefused as error:
             log.warning("%s does not say whether group %s has an offset, so that 0 counts: %s", broker, group, error)
             continue

@@ -17,7 +17,7 @@ from eruca.protocol.subscription import SQL92, build_subscription
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.runtime import replicas
-from eruca.spark_connector.runtime.retry import retry_while_away
+from eruca.spark_connector.runtime.retry import AWAY, retry_while_away, silent
 
 
 async def prepare(consumer: PullConsumer, options: Options, queues: Iterable[MessageQueue]) -> None:
@@ -80,7 +80,7 @@ async def _answered(
 ) -> None:
     """Ask until the broker of a queue has answered; a refusal for a reason that does not pass is its answer, too.
 
-    Raises BrokerRefused for that, and what ``retry_while_away`` raises.
+    Raises BrokerRefused for that, and SourceError for a broker that does not answer.
     """
     refusals: list[BrokerRefused] = []
 
@@ -92,6 +92,9 @@ async def _answered(
                 raise
             refusals.append(error)
 
-    await retry_while_away(consumer, queue, once, within)
+    try:
+        await retry_while_away(consumer, queue, once, within)
+    except AWAY as error:
+        raise silent(queue.broker_name, error) from error
     if refusals:
         raise refusals[0]

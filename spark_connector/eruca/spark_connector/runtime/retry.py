@@ -28,6 +28,8 @@ from eruca.spark_connector.errors import SourceError
 
 T = TypeVar("T")
 
+AWAY = (BrokerUnreachable, CallTimeout, BrokerNotFound)
+"""Errors of a broker that does not answer."""
 BACKOFF_SECONDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """The wait before each retry. Together they leave a broker time to restart."""
 NO_THIRD_ATTEMPT_AFTER = 30.0
@@ -78,7 +80,7 @@ async def retry_while_away(
     """
     try:
         return await retry(consumer, queue.topic, work, within=within)
-    except (BrokerUnreachable, CallTimeout, BrokerNotFound, NameserverUnreachable, TopicNotFound) as error:
+    except (*AWAY, NameserverUnreachable, TopicNotFound) as error:
         if within is None:
             raise
         raise lost(queue.broker_name, within, error) from error
@@ -95,15 +97,20 @@ async def ask_each(
     async def answer(queue: MessageQueue) -> T:
         try:
             return await retry(consumer, queue.topic, partial(ask, queue))
-        except (BrokerUnreachable, CallTimeout, BrokerNotFound) as error:
-            raise SourceError(
-                f"{queue.broker_name} does not answer, and offsets of all queues are needed: start it, or look whether "
-                f"it is too busy ({error})."
-            ) from error
+        except AWAY as error:
+            raise silent(queue.broker_name, error) from error
 
     chosen = list(queues)
     answers = await asyncio.gather(*map(answer, chosen))
     return dict(zip(chosen, answers, strict=True))
+
+
+def silent(broker: str, error: BaseException) -> SourceError:
+    """The error of a broker that a plan cannot do without."""
+    return SourceError(
+        f"{broker} does not answer, and all brokers of the topics are needed: start it, or look whether it is too busy "
+        f"({error})."
+    )
 
 
 def lost(broker: str, seconds: float, error: BaseException) -> SourceError:
