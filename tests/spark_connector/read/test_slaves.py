@@ -70,6 +70,8 @@ async def test_masters_die_and_reading_goes_on(tmp_path: Path) -> None:
             ahead = StreamOffset({queue: offset + 5 for queue, offset in ends.queues.items()}).to_json()
             assert reader.latestOffset(ahead, ALL) is ahead
             # … and cannot be read before the master is back.
+            hasty = read_options({**given, "brokerLossTimeoutMs": "1000"}, streaming=True)
+            reader = StreamReader(hasty, default_schema(), 2)
             parts = list(reader.partitions(ends.to_json(), ahead))
             with pytest.raises(SourceError, match="a slave is behind a master that is away"):
                 bodies(reader, parts)

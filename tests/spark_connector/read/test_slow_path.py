@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,6 +16,7 @@ from eruca.protocol.record import decode_records
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.offsets.positions import OffsetRange
 from eruca.spark_connector.options import Options
+from eruca.spark_connector.read import slow_path
 from eruca.spark_connector.read.slow_path import SlowPuller
 from eruca.spark_connector.read.spans import Spans
 from eruca.spark_connector.runtime.replicas import ReplicaChoice
@@ -179,16 +181,51 @@ class Lagging(Granting):
     """Its slave has nothing yet, and its master came back at an address that the next route says."""
 
     came_back = False
+    end = 34
 
     async def fetch_queues(self, topic: str) -> None:
         assert topic == ORDERS.topic
         self.came_back = True
 
     async def pull(self, queue: MessageQueue, offset: int, count: int, **rest: Any) -> Any:
-        return await super().pull(queue, offset, count, **rest) if self.came_back else Answer(queue, offset, b"")
+        if self.came_back:
+            return await super().pull(queue, offset, count, **rest)
+        answer = Answer(queue, min(offset, self.end), b"")
+        if offset > self.end:
+            answer.status = PullStatus.OFFSET_MOVED
+        return answer
 
 
 async def test_a_master_that_came_back_elsewhere_is_found_when_its_slave_is_behind() -> None:
     consumer = Lagging(1, 5)
     found = await pull_all(consumer, options(), [OffsetRange(ORDERS, 34, 38)], 100)
     assert found == [(ORDERS, offset) for offset in range(34, 38)]
+
+
+class Headless(Lagging):
+    """Its slave has nothing yet, and another master is known by the tenth route."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 5)
+        self.session = SimpleNamespace(directory=SimpleNamespace(masters={}))
+        self.routes = 0
+
+    async def fetch_queues(self, topic: str) -> None:
+        self.routes += 1
+        if self.routes == 10:
+            self.session.directory.masters[ORDERS.broker_name] = "mq:10911"
+            self.came_back = True
+
+
+@pytest.mark.parametrize("start", [34, 38])
+async def test_a_task_of_a_stream_waits_for_a_master_to_be_elected(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow_path, "IDLE_BACKOFF_SECONDS", (0.001,) * 4)
+    span = OffsetRange(ORDERS, start, 42)
+
+    found = await pull_all(Headless(), options(broker_loss_timeout_ms=600_000), [span], 100)
+    assert found == [(ORDERS, offset) for offset in range(start, 42)]
+    for timeout in (None, 0):
+        headless = Headless()
+        with pytest.raises(SourceError, match="a slave is behind a master that is away"):
+            await pull_all(headless, options(broker_loss_timeout_ms=timeout), [span], 100)
+        assert headless.routes == 4

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import suppress
 from functools import partial
+from itertools import count
 
 from eruca.client import MessageQueue, PullConsumer, PullResult, PullStatus
 from eruca.client.errors import BrokerRefused, ClientError
@@ -143,7 +145,7 @@ class SlowPuller:
 
     async def _advance(self, span: Span, result: PullResult) -> int:
         """The offset up to which the answer covers the span, at most the end of the span."""
-        if result.status is PullStatus.OFFSET_MOVED:
+        if _begins_later(result, span):
             return self._moved(span, result)
         reached = min(result.next_offset, span.end)
         if result.status is PullStatus.FOUND:
@@ -159,16 +161,24 @@ class SlowPuller:
         return await self._wait(span)
 
     async def _wait(self, span: Span) -> int:
-        """The queue ends before the span, as at a slave that lags: pull again, then the rest counts as lost."""
+        """The queue ends before the span, as at a slave that lags: pull again, then the rest counts as lost.
+
+        While there is no master a task of a stream waits for one, as it would for a broker that does not answer.
+        """
         if span.start >= self._known_ends.get(span.queue, span.end):
             return span.end
-        for wait in IDLE_BACKOFF_SECONDS:
-            await asyncio.sleep(wait)
+        began, within = time.monotonic(), self._options.broker_loss_timeout or 0.0
+        for attempt in count():
+            if attempt >= len(IDLE_BACKOFF_SECONDS) and (
+                self._has_master(span.queue.broker_name) or time.monotonic() - began >= within
+            ):
+                break
+            await asyncio.sleep(IDLE_BACKOFF_SECONDS[min(attempt, len(IDLE_BACKOFF_SECONDS) - 1)])
             self._replicas.forget(span.queue.broker_name)
             with suppress(ClientError):  # a master that came back may have another address
                 await self._consumer.fetch_queues(span.queue.topic)
             result = await self._pull(span.queue, span.start, span.end)
-            if result.status is PullStatus.OFFSET_MOVED:
+            if _begins_later(result, span):
                 return self._moved(span, result)
             if result.next_offset > span.start:
                 # This answer is dropped: the span is pulled again, and now it advances.
@@ -176,11 +186,12 @@ class SlowPuller:
         self._known_ends[span.queue] = result.max_offset
         return self._lost(span, span.end, f"the queue reaches from {result.min_offset} to {result.max_offset}")
 
+    def _has_master(self, broker: str) -> bool:
+        return self._replicas.of(broker) == MASTER and broker in self._consumer.session.directory.masters
+
     def _moved(self, span: Span, result: PullResult) -> int:
         there = f"the queue reaches from {result.min_offset} to {result.max_offset}"
-        if result.min_offset > span.start:
-            return self._lost(span, min(result.min_offset, span.end), there)
-        return self._lost(span, span.end, there)
+        return self._lost(span, min(result.min_offset, span.end), there)
 
     def _lost(self, span: Span, until: int, there: str) -> int:
         if self._options.fail_on_data_loss:
@@ -190,3 +201,8 @@ class SlowPuller:
                 "the query names offsets beyond the end; set failOnDataLoss=false to go on without them."
             )
         return until
+
+
+def _begins_later(result: PullResult, span: Span) -> bool:
+    """Whether what a pull asked for is deleted. A queue that ends before it may be a slave's that lags."""
+    return result.status is PullStatus.OFFSET_MOVED and result.min_offset > span.start
