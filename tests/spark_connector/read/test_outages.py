@@ -34,6 +34,9 @@ from tests.support.processes import Process
 from tests.support.spark import Topic
 
 ALL = ReadAllAvailable()
+NEEDED = (
+    r"^broker-a does not answer, and all brokers of the topics are needed: start it, or look whether it is too busy"
+)
 
 
 @pytest.fixture
@@ -284,22 +287,12 @@ def test_what_is_available_now_is_read_of_the_others_whatever_time_they_take(
         reader.latestOffset(end, reader.getDefaultReadLimit())
 
 
-def test_a_query_begins_without_a_broker_that_no_nameserver_names_and_not_without_one_that_keeps_silent(
-    own: ErucaCluster, source: tuple[Topic, StreamReader], other: ErucaCluster, monkeypatch: pytest.MonkeyPatch
+def test_a_query_begins_without_a_broker_that_no_nameserver_names_and_reads_it_from_its_start_later(
+    own: ErucaCluster, source: tuple[Topic, StreamReader], other: ErucaCluster
 ) -> None:
-    monkeypatch.setattr(retries, "BACKOFF_SECONDS", (0.01,))
-    queue = MessageQueue("outages", "broker-b", 0)
     with Producer("p", nameserver=own.address) as producer:
-        producer.send(Message("outages", b"old"), queue=queue)
-    sentence = r"^broker-b does not answer, and all brokers of the topics are needed: start it, or look whether it is"
-    new = stream(own, startingOffsets="latest", pullTimeoutMs="300")
-    known = {"nameServer": own.address, "subscribe": "outages", "pullTimeoutMs": "300"}
-    with silent(other.broker.process):
-        with pytest.raises(SourceError, match=sentence):
-            new.latestOffset(new.initialOffset(), ALL)
-        with pytest.raises(SourceError, match=sentence):
-            BatchReader(read_options(known, streaming=False), default_schema(), 1).partitions()
-
+        producer.send(Message("outages", b"old"), queue=MessageQueue("outages", "broker-b", 0))
+    new = stream(own, startingOffsets="latest")
     other.broker.stop()
     end = new.latestOffset(new.initialOffset(), ALL)
     assert [*end["queues"]["outages"]] == ["broker-a"]
@@ -336,16 +329,11 @@ def test_what_is_available_now_waits_for_the_only_broker_but_a_query_does_not_be
 
 @pytest.mark.parametrize("given", [{"pullGroup": "lake", "createPullGroup": "true"}, {"sqlFilter": "n > 3"}])
 def test_what_is_settled_before_the_first_pull_waits_for_a_broker_too(
-    own: ErucaCluster, source: tuple[Topic, StreamReader], given: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    own: ErucaCluster, source: tuple[Topic, StreamReader], given: dict[str, str]
 ) -> None:
     options = {"nameServer": own.address, "subscribe": "outages", "brokerLossTimeoutMs": "100", **given}
     reader = BatchReader(read_options(options, streaming=False), default_schema(), 1)
     with silent(own.broker.process), pytest.raises(SourceError, match=r"^broker-a has not answered for 0\.1 s"):
-        reader.partitions()
-    monkeypatch.setattr(retries, "BACKOFF_SECONDS", (0.01,))
-    hasty = {name: value for name, value in options.items() if name != "brokerLossTimeoutMs"}
-    reader = BatchReader(read_options({**hasty, "pullTimeoutMs": "300"}, streaming=False), default_schema(), 1)
-    with silent(own.broker.process), pytest.raises(SourceError, match=r"^broker-a does not answer, and all brokers of"):
         reader.partitions()
 
 
@@ -399,7 +387,7 @@ def test_a_stream_goes_on_without_a_nameserver_but_does_not_begin_without_one(
         other.latestOffset(other.initialOffset(), ALL)
 
 
-def test_a_broker_that_falls_silent_while_a_task_reads_fails_it_in_time(
+def test_a_broker_that_falls_silent_fails_a_task_that_reads_and_a_plan_in_time(
     own: ErucaCluster, source: tuple[Topic, StreamReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, _ = source
@@ -421,6 +409,15 @@ def test_a_broker_that_falls_silent_while_a_task_reads_fails_it_in_time(
         r"look whether it is alive and not too busy \(<127\..*> did not answer PULL_MESSAGE in time\)\.",
         str(told.value),
     )
+    new = stream(own, pullTimeoutMs="300")
+    group = {"pullGroup": "lake", "createPullGroup": "true"}
+    with silent(own.broker.process):
+        for settled in ({}, {"sqlFilter": "n > 3"}, group):
+            planned = read_options({**given, "pullTimeoutMs": "300", **settled}, streaming=False)
+            with pytest.raises(SourceError, match=NEEDED):
+                BatchReader(planned, default_schema(), 1).partitions()
+        with pytest.raises(SourceError, match=NEEDED):
+            new.latestOffset(new.initialOffset(), ALL)
     again = BatchReader(options, default_schema(), 1).read(part)
     assert sum(batch.num_rows for batch in again) == 406, "it answers again, and all is read"
 

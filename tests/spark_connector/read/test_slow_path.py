@@ -16,7 +16,6 @@ from eruca.protocol.record import decode_records
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.offsets.positions import OffsetRange
 from eruca.spark_connector.options import Options
-from eruca.spark_connector.read import slow_path
 from eruca.spark_connector.read.slow_path import SlowPuller
 from eruca.spark_connector.read.spans import Spans
 from eruca.spark_connector.runtime.replicas import ReplicaChoice
@@ -203,7 +202,7 @@ async def test_a_master_that_came_back_elsewhere_is_found_when_its_slave_is_behi
 
 
 class Headless(Lagging):
-    """Its slave has nothing yet, and another master is known by the tenth route."""
+    """Its slave has nothing yet, and another master is known by the sixth route."""
 
     def __init__(self) -> None:
         super().__init__(1, 5)
@@ -212,20 +211,22 @@ class Headless(Lagging):
 
     async def fetch_queues(self, topic: str) -> None:
         self.routes += 1
-        if self.routes == 10:
+        if self.routes == 6:
             self.session.directory.masters[ORDERS.broker_name] = "mq:10911"
             self.came_back = True
 
 
-@pytest.mark.parametrize("start", [34, 38])
-async def test_a_task_of_a_stream_waits_for_a_master_to_be_elected(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow_path, "IDLE_BACKOFF_SECONDS", (0.001,) * 4)
-    span = OffsetRange(ORDERS, start, 42)
+async def test_a_task_of_a_stream_waits_for_a_master_to_be_elected() -> None:
+    ranges = [OffsetRange(ORDERS, start, 42) for start in (34, 38)]
 
-    found = await pull_all(Headless(), options(broker_loss_timeout_ms=600_000), [span], 100)
-    assert found == [(ORDERS, offset) for offset in range(start, 42)]
-    for timeout in (None, 0):
+    async def patient(wanted: OffsetRange) -> None:
+        found = await pull_all(Headless(), options(broker_loss_timeout_ms=600_000), [wanted], 100)
+        assert found == [(ORDERS, offset) for offset in range(wanted.start, 42)]
+
+    async def hasty(wanted: OffsetRange, timeout: int | None) -> None:
         headless = Headless()
         with pytest.raises(SourceError, match="a slave is behind a master that is away"):
-            await pull_all(headless, options(broker_loss_timeout_ms=timeout), [span], 100)
+            await pull_all(headless, options(broker_loss_timeout_ms=timeout), [wanted], 100)
         assert headless.routes == 4
+
+    await asyncio.gather(*map(patient, ranges), *(hasty(each, timeout) for each in ranges for timeout in (None, 0)))
