@@ -34,7 +34,6 @@ from eruca.broker.store.index import Index
 from eruca.broker.store.lookup import Lookup
 from eruca.broker.store.marks import (
     Lock,
-    Mark,
     check_format,
     clear_abort,
     read_checkpoint,
@@ -214,18 +213,14 @@ class Store:
         checkpoint = self.housekeeping.checkpoint = read_checkpoint(root)
         mark = read_mark(root, checkpoint)
         clean = not was_aborted(root)
-        torn, copies = False, self.appender.standing is not None
+        copies = self.appender.standing is not None
         if self._id is None:
             forget_store_id(root, self._file_system)  # what is stored meanwhile, the group does not know
-        else:
-            torn = self._id.judge(clean=clean)
+        remember = self._id.judge(clean=clean) if self._id is not None else None
         self.commit_log.load()
         self._queues.load(self.progress.check)
         notes = self._index.load() if self._index is not None else []
         set_abort(root, self._file_system)  # a recovery that ends early leaves no store that was stopped in order
-
-        def note(begun: Mark) -> None:
-            write_mark(root, begun, checkpoint, self._file_system, durably=True)
 
         recovery = Recovery(
             self.config,
@@ -235,11 +230,11 @@ class Store:
             self._dispatch,
             self._clock,
             self.progress,
-            note,
+            lambda begun: write_mark(root, begun, checkpoint, self._file_system, durably=True),
             self._lost,
             check_crc=self.config.check_crc_on_recover or copies or self._id is not None,
             power_failed=power_failed(self._id, clean=clean, copies=copies),
-            remember=self._id.remember if torn and self._id is not None else None,
+            remember=remember,
         )
         self.recovery = recovery.run(clean=clean, mark=mark, checkpoint=checkpoint)
         self.recovery.notes += notes

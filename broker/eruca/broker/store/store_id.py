@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -55,21 +56,21 @@ class StoreId:
         kept = read_store_id(self._path.parent)
         return kept is None or not self.boot or kept.boot != self.boot
 
-    def judge(self, *, clean: bool) -> bool:
+    def judge(self, *, clean: bool) -> Callable[[int], int] | None:
         """Look, before a recovery, whether the power failed while the store was open: then, if sends did not wait for
         the disk, the log may lack what was acknowledged. If they did, it may only lack what was not, and be torn there:
-        that is returned.
+        then the recovery may tell damage by what was flushed, and has to ``remember`` that, which is returned.
 
         Raises:
             OSError: the disk fails.
         """
         kept = read_store_id(self._path.parent)
         if kept is None or clean or not self.of_another_boot:
-            return False
+            return None
         if (kept.flush or self._flush) == "SYNC_FLUSH":
-            return bool(self.boot and kept.boot)
+            return self.remember if self.boot and kept.boot else None
         self.lose("the machine stopped while the store was open with ASYNC_FLUSH")
-        return False
+        return None
 
     def lose(self, reason: str) -> None:
         """The log may lack what it had: take the id away, on the disk when this returns.
