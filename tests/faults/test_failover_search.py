@@ -268,7 +268,7 @@ class AnswersAtOnce(Rules):
         after = step.member
         if after.state is State.MASTER:
             after = replace(after, tables_confirmed=after.tables)
-        return Step(after, step.actions)
+        return replace(step, member=after)
 
 
 class TakesInWithoutTables(Rules):

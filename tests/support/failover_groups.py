@@ -64,6 +64,8 @@ class MemoryOffice(Generic[C]):
         """The epoch in which it leads."""
         self.barred: str | None = None
         self.confirmed = self.tables = 0
+        self.promised: Promise | None = None
+        """What was shown last."""
         self.writes = asyncio.Event()
         """Whether its disk goes on."""
         self.writes.set()
@@ -119,6 +121,9 @@ class MemoryOffice(Generic[C]):
     def show(self, promise: Promise) -> None:
         if self.fault is not None:
             raise self.fault
+        if promise == self.promised:
+            return
+        self.promised = promise
         self.confirmed = confirmed = promise.confirmed
         self._machine.tables.show(promise.tables)
         self._machine.group.promised(bytes(self._machine.disk.log[:confirmed]), leads=self.leads is not None)
@@ -152,7 +157,7 @@ class MemoryLinks(Generic[C]):
 
     def tell(self, report: Report) -> None:
         if self.master is not None and self._reaches(self.master):
-            self.master.driver.post(Reported(report))
+            self.master.driver.post(Reported(report, len(self.master.disk.log)))
 
     def welcome(self, broker_id: int, answer: Welcomed) -> None:
         replica = self._machine.group.machines.get(broker_id)

@@ -44,7 +44,6 @@ from eruca.broker.failover.events import (
     Stored,
     TablesChanged,
     TablesCopied,
-    Tell,
     Welcome,
 )
 from eruca.broker.failover.group import Group
@@ -185,7 +184,7 @@ class Moves:
         """What a broker does at an event."""
         step = self._rules.step(broker.member, event)
         member, me = settled(step, broker.log), broker.member.broker_id
-        log, base, begins, tells = broker.log, broker.base, False, None
+        log, base, begins = broker.log, broker.base, False
         asks = []
         for action in step.actions:
             match action:
@@ -195,10 +194,11 @@ class Moves:
                     log = log[:end]
                 case Accept():
                     base, begins = len(broker.tables), True
-                case Tell(report):
-                    tells = Post(member.known.group.master_broker_id if member.known is not None else me, report)
                 case _:
                     pass
+        tells = None
+        if step.report is not None:
+            tells = Post(member.known.group.master_broker_id if member.known is not None else me, step.report)
         if member.proposed is not None and member.proposed.sync_state_set_epoch:
             member = replace(member, proposed=member.proposed._replace(sync_state_set_epoch=0))
         after = Broker(member, log, broker.tables, base)

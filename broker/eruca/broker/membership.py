@@ -84,6 +84,7 @@ class Membership:
         self.driver = Driver(me, keys, coordinator, office, self._links, broker.tasks, rules)
         self._links.attach(self.driver)
         self._listener: Listener | None = None
+        self._replicator = broker.store.replicator
         self._posted = 0
         """The end of the log of which the driver knows."""
 
@@ -185,9 +186,10 @@ class Membership:
 
     def _written(self) -> None:
         """The log is longer, or more of it is on the disk."""
-        member, reached = self.driver.member, self._broker.store.replicator.safe_offset
+        reached = self._replicator.safe_offset
         if reached == self._posted:
             return
+        member = self.driver.member
         if member.state is MASTER:
             self._posted = reached
             self.driver.stored(reached)
@@ -204,12 +206,15 @@ class _Office:
         self, broker: Broker, confirmation: Confirmation, tables: Tables, restart: Callable[[int], None]
     ) -> None:
         self._broker = broker
+        self._replicator = broker.store.replicator
         self._tables = tables
         self._confirmation = confirmation
         self._restart = restart
         self._files = ThreadPoolExecutor(1, thread_name_prefix="failover-files")
-        self._shown: Promise | None = None
-        """What was shown last, since this broker leads or does not."""
+        self._takes: bool | None = None
+        """Whether it was shown last that sends are taken, since this broker leads or does not."""
+        self._number = 0
+        """Up to which change of the tables was shown last, since then; 0 before."""
 
     @property
     def _root(self) -> Path:
@@ -264,9 +269,8 @@ class _Office:
         return store.replicator.end_offset
 
     def append(self, frame: Frame) -> int:
-        replicator = self._broker.store.replicator
-        replicator.append(frame.offset, frame.data)
-        return replicator.safe_offset
+        self._replicator.append(frame.offset, frame.data)
+        return self._replicator.safe_offset
 
     async def take_tables(self, frame: TableFrame) -> None:
         await self._tables.take(frame)
@@ -278,7 +282,7 @@ class _Office:
 
     async def lead(self, epoch: int, *, takes_sends: bool) -> None:
         self._take_sends(takes_sends)
-        self._shown = None
+        self._takes, self._number = None, 0
         self._tables.lead()
         self._confirmation.lead()
         await self._broker.role.lead(epoch)
@@ -294,7 +298,7 @@ class _Office:
         """Acknowledge nothing any more."""
         self._broker.accepting = False
         self._take_sends(True)  # from now on they are refused for another reason
-        self._shown = None
+        self._takes, self._number = None, 0
         self._confirmation.resign()
         self._tables.resign()
 
@@ -309,11 +313,12 @@ class _Office:
             admission.suspend(TOO_SMALL, ResponseCode.SYSTEM_ERROR)
 
     def show(self, promise: Promise) -> None:
-        before, self._shown = self._shown, promise
-        if before is None or promise.takes_sends is not before.takes_sends:
+        if promise.takes_sends is not self._takes:
+            self._takes = promise.takes_sends
             self._take_sends(promise.takes_sends)
         self._confirmation.show(promise.confirmed, promise.acknowledged)
-        if before is None or promise.tables != before.tables:
+        if promise.tables != self._number:
+            self._number = promise.tables
             self._tables.show(promise.tables)
 
     def bar(self, reason: str) -> None:

@@ -73,9 +73,10 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """A replica reports."""
+    """A replica reports. As ``Stored`` before, where the master's log was written up to ``end``."""
 
     report: Report
+    end: int = 0
 
 
 class ReplicaLost(msgspec.Struct, frozen=True):
@@ -178,12 +179,6 @@ class CutTo(msgspec.Struct, frozen=True):
     epochs: Epochs
 
 
-class Tell(msgspec.Struct, frozen=True):
-    """Report to the master."""
-
-    report: Report
-
-
 class Welcome(msgspec.Struct, frozen=True):
     """Answer a handshake."""
 
@@ -209,4 +204,4 @@ class Admit(msgspec.Struct, frozen=True):
     """Take part again."""
 
 
-Action = Seek | Join | Propose | Note | CutTo | Tell | Welcome | Accept | StepDown | Bar | Admit
+Action = Seek | Join | Propose | Note | CutTo | Welcome | Accept | StepDown | Bar | Admit

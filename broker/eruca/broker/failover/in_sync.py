@@ -54,9 +54,10 @@ def without(replicas: Replicas, broker_id: int) -> Replicas:
 
 def heard(replicas: Replicas, report: Report) -> Replicas:
     """The replicas after a report of the present epoch."""
-    new = Replica(report.broker_id, report.store, report.end, follows=True, tables=report.tables)
+    broker_id = report.broker_id
+    new = Replica(broker_id, report.store, report.end, follows=True, tables=report.tables)
     for at, replica in enumerate(replicas):
-        if replica.broker_id == report.broker_id:
+        if replica.broker_id == broker_id:
             return (*replicas[:at], new, *replicas[at + 1 :])
     return tuple(sorted((*replicas, new)))
 

@@ -49,7 +49,6 @@ from eruca.broker.failover.events import (
     Stored,
     TablesChanged,
     TablesCopied,
-    Tell,
     Welcome,
     Welcomed,
 )
@@ -140,6 +139,8 @@ class Step(msgspec.Struct, frozen=True):
 
     member: Member
     actions: tuple[Action, ...] = ()
+    report: Report | None = None
+    """What it has to tell its master, after the actions."""
 
 
 class Promise(msgspec.Struct, frozen=True):
@@ -167,10 +168,14 @@ class Rules:
 
     def promise(self, member: Member) -> Promise:
         """What a member may show and answer."""
+        enough, confirmed = self._least <= 1 or self._has_enough(member), member.confirmed
+        acknowledged = confirmed if self._acknowledging is None else member.acknowledged
+        return Promise(confirmed, acknowledged, member.tables_confirmed, enough)
+
+    def _has_enough(self, member: Member) -> bool:
+        """Whether a member that leads has a set of minInSyncReplicas."""
         leads = member.known if member.state is MASTER else None
-        enough = leads is None or self._least <= 1 or in_sync.enough(leads.group, member.proposed, self._least)
-        acknowledged = member.confirmed if self._acknowledging is None else member.acknowledged
-        return Promise(member.confirmed, acknowledged, member.tables_confirmed, enough)
+        return leads is None or in_sync.enough(leads.group, member.proposed, self._least)
 
     # ---- decisions
 
@@ -223,7 +228,7 @@ class Rules:
         if isinstance(event, Copied):
             return self._copied(member, event)
         if isinstance(event, Reported):
-            return self._reported(member, event.report)
+            return self._reported(member, event)
         if member.state is State.BARRED:
             return self._barred(member, event)
         if isinstance(event, Read):
@@ -342,7 +347,7 @@ class Rules:
                 return self._join(member, event)  # also of the next connection, after the word of one that has ended
             case TablesCopied() if member.state is State.FOLLOWING and event.master_epoch == epoch:
                 new = replace(member, tables=event.number, has_tables=True)
-                return Step(new, (self._tell(new, epoch),))
+                return Step(new, report=self._report(new, epoch))
             case MasterLost() if member.state is State.FOLLOWING:
                 joining = replace(member, state=State.JOINING)
                 return Step(joining, (Seek(), Join(known.group.master_broker_id, epoch)))
@@ -364,16 +369,16 @@ class Rules:
             return Step(barred, (Bar(reason),))
         epochs = lists.cut(member.epochs, end)
         new = self._following(member, end, epochs, answer)
-        report = self._tell(new, answer.master_epoch)
-        return Step(new, (CutTo(end, epochs), report) if end < member.end else (report,))
+        report = self._report(new, answer.master_epoch)
+        return Step(new, (CutTo(end, epochs),) if end < member.end else (), report)
 
     def _adopt(self, member: Member, answer: Welcomed) -> Step:
         """Its log, which has no epochs, is the beginning of the master's: then so is the list of its epochs."""
         end = member.sound_end
         epochs = lists.cut(answer.epochs, end)
         new = self._following(member, end, epochs, answer)
-        report = self._tell(new, answer.master_epoch)
-        return Step(new, (CutTo(end, epochs) if end < member.end else Note(epochs), report))
+        report = self._report(new, answer.master_epoch)
+        return Step(new, (CutTo(end, epochs) if end < member.end else Note(epochs),), report)
 
     def _following(self, member: Member, end: int, epochs: Epochs, answer: Welcomed) -> Member:
         """A member whose log ends at ``end`` from now on, and is the master's up to there."""
@@ -383,26 +388,26 @@ class Rules:
         )
 
     def _copied(self, member: Member, event: Copied) -> Step:
-        known, epochs = member.known, member.epochs
-        if member.state is not FOLLOWING or known is None or known.group.master_epoch != event.master_epoch:
+        known, epoch, part = member.known, event.master_epoch, event.part
+        if member.state is not FOLLOWING or known is None or known.group.master_epoch != epoch:
             return Step(member)
-        if event.part is not None and event.part not in epochs:
-            epochs = lists.begin(epochs, event.part.epoch, event.part.start)
-        confirmed = event.confirmed if event.confirmed < event.end else event.end
-        new = replace(member, end=event.end, epochs=epochs, confirmed=confirmed)
-        report = self._tell(new, event.master_epoch)
-        return Step(new, (report,) if epochs is member.epochs else (Note(epochs), report))
+        end, confirmed = event.end, event.confirmed
+        new = replace(member, end=end, confirmed=confirmed if confirmed < end else end)
+        if part is None or part in member.epochs:
+            return Step(new, (), self._report(new, epoch))
+        new = replace(new, epochs=lists.begin(member.epochs, part.epoch, part.start))
+        return Step(new, (Note(new.epochs),), self._report(new, epoch))
 
-    def _tell(self, member: Member, epoch: int) -> Tell:
-        return Tell(Report(member.broker_id, member.store, epoch, member.end, member.tables))
+    def _report(self, member: Member, epoch: int) -> Report:
+        return Report(member.broker_id, member.store, epoch, member.end, member.tables)
 
     # ---- a master
 
-    def _reported(self, member: Member, report: Report) -> Step:
-        known = member.known
+    def _reported(self, member: Member, event: Reported) -> Step:
+        known, report = member.known, event.report
         if member.state is not MASTER or known is None or not self.counts(member, known, report):
             return Step(member)
-        return self._set_moved(member, in_sync.heard(member.replicas, report))
+        return self._set_moved(member, in_sync.heard(member.replicas, report), event.end)
 
     def _lead(self, member: Member, known: Known, event: Asked | ReplicaLost | Stored | TablesChanged) -> Step:
         if member.state is not State.MASTER:
@@ -416,7 +421,7 @@ class Rules:
                 # what it has reported counts no more: until etcd has taken it out, nothing is confirmed
                 return self._set_moved(member, in_sync.lost(member.replicas, broker_id))
             case Stored(end):
-                return self._set_moved(replace(member, end=end))
+                return self._set_moved(member, end=end)
             case TablesChanged(number):
                 return self._set_moved(replace(member, tables=number))
 
@@ -429,24 +434,31 @@ class Rules:
         wanted = group.hand_over(broker_id)
         return Step(replace(member, proposed=wanted), (Propose(wanted, known.revision),))
 
-    def _set_moved(self, member: Member, replicas: Replicas | None = None) -> Step:
+    def _set_moved(self, member: Member, replicas: Replicas | None = None, end: int = 0) -> Step:
         """Confirm what all have, and propose the set that is right, if no other change is under way.
 
-        ``replicas`` are those that are known from now on.
+        ``replicas`` are those that are known from now on, ``end`` is where the log was written up to, if that is new.
         """
         known, replicas = member.known, member.replicas if replicas is None else replicas
         assert known is not None
+        if end < member.end:
+            end = member.end
         right = in_sync.rightful(known.group, member.proposed, replicas)
         confirmed, acknowledged, tables = member.confirmed, member.acknowledged, member.tables_confirmed
         if self._least <= 1 or in_sync.enough(known.group, member.proposed, self._least):
-            me, end, members = member.broker_id, member.end, self.counted(member, known)
+            me, members = member.broker_id, self.counted(member, known)
             confirmed = in_sync.confirm_offset(confirmed, end, me, members, right)
             if (least := self._acknowledging) is not None:
                 acknowledged = in_sync.acknowledged_offset(acknowledged, end, me, members, right, least)
             if member.tables > tables:
                 tables = in_sync.confirm_number(tables, member.tables, me, members, right)
         new = replace(
-            member, confirmed=confirmed, acknowledged=acknowledged, tables_confirmed=tables, replicas=replicas
+            member,
+            end=end,
+            confirmed=confirmed,
+            acknowledged=acknowledged,
+            tables_confirmed=tables,
+            replicas=replicas,
         )
         if member.proposed is not None or right is replicas:
             return Step(new)

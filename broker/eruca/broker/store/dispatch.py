@@ -7,9 +7,8 @@ memory at least) and in the index, or waits for the index while the disk has no 
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Callable
-from operator import itemgetter
 from typing import Final
 
 import structlog
@@ -29,9 +28,13 @@ Arrival = Callable[[str, int, int, list[int]], None]
 
 log = structlog.get_logger("eruca.broker.store")
 
-_position: Final = itemgetter(1)
 _TIMED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 """Topics whose tag codes are times."""
+
+
+def _end(request: Request) -> int:
+    """Where its record ends."""
+    return request[1] + request[2]
 
 
 class Dispatch:
@@ -77,16 +80,15 @@ class Dispatch:
         pending = self.pending
         if not pending:
             return 0
-        if limit is not None and pending[-1][1] + pending[-1][2] > limit:
-            count = bisect_left(pending, limit, key=_position)  # of these, the last one may end behind it
-            if count and pending[count - 1][1] + pending[count - 1][2] > limit:
-                count -= 1
-            if count == 0:
-                return 0
-            work, self.pending[:] = pending[:count], pending[count:]
-        else:
+        if limit is None:
             work = pending[:]
             pending.clear()
+        else:
+            count = bisect_right(pending, limit, key=_end)
+            if not count:
+                return 0
+            work = pending[:count]
+            del pending[:count]
         self._queue_up([request for request in work if request[0] not in self._gone] if self._gone else work)
         if self._index is not None:
             self._index_all(work, self._index)

@@ -32,7 +32,7 @@ async def pair(group: MemoryGroup[FakeClient]) -> tuple[Machine[FakeClient], Mac
 def report(master: Machine[FakeClient], end: int) -> Reported:
     """What broker 2 would report."""
     member = master.driver.member
-    return Reported(Report(2, "store-2", member.epoch, end, member.tables))
+    return Reported(Report(2, "store-2", member.epoch, end, member.tables), len(master.disk.log))
 
 
 def part(replica: Machine[FakeClient], data: bytes, *, at: int | None = None, epoch: Epoch | None = None) -> Frame:

@@ -46,7 +46,7 @@ class Confirmation:
     def show(self, confirmed: int, acknowledged: int) -> None:
         """The log is confirmed and acknowledged up to here."""
         self.acknowledged = acknowledged
-        if confirmed >= self.doubtful:
+        if self.doubtful and confirmed >= self.doubtful:
             self.doubtful = 0
         self._store.show(confirmed)
         if self._leads:

@@ -44,12 +44,11 @@ from eruca.broker.failover.events import (
     StepDown,
     Stored,
     TablesCopied,
-    Tell,
     Welcome,
     Welcomed,
 )
 from eruca.broker.failover.group import Group
-from eruca.broker.failover.member import FOLLOWING, MASTER, Member, Promise, Rules, State
+from eruca.broker.failover.member import FOLLOWING, MASTER, Member, Rules, State
 from eruca.broker.failover.sureness import sure, sure_until
 from eruca.broker.services.failover import journal
 from eruca.broker.services.failover.candidacy import Verdict, is_named, rivals, verdict
@@ -71,8 +70,6 @@ ROOM = 64
 """Parts of the master's log that may wait to be written."""
 _PROMPT = (Reported, Copied, Stored)
 """Events of each message: what follows from them mostly needs no waiting."""
-_SIMPLE = (Tell, Propose)
-"""Actions that need no waiting."""
 
 
 class _Look(NamedTuple):
@@ -137,8 +134,6 @@ class Driver:
         """Whether it is not known where the log ends on the disk, which failed or hung then."""
         self._looking = False
         """Whether a look waits to be done."""
-        self._promise: Promise | None = None
-        """What was shown last."""
         self.kept = Kept(office)
         self._etcd = EtcdCalls(me, keys, coordinator, self, self.kept, monotonic, self._pace)
         self.followed: str | None = None
@@ -334,7 +329,9 @@ class Driver:
             self._became(before, event)
         for action in step.actions:
             await self._do(action)
-        self._show(step.member)
+        if step.report is not None:
+            self._links.tell(step.report)
+        self._office.show(self._rules.promise(step.member))
         self._etcd.want_mastery()
         if isinstance(event, Read) and step.member.state is State.JOINING:
             self._connect()
@@ -343,23 +340,23 @@ class Driver:
 
     def _did(self, event: Event) -> bool:
         """Do what follows from an event, if that needs no waiting; whether it was done."""
-        if self._stored:
-            self._know_what_is_stored()
-        step = self._rules.step(self.member, event)
+        before = self.member
+        step = self._rules.step(before, event)
+        after = step.member
         for action in step.actions:
-            if not isinstance(action, _SIMPLE):
+            if not isinstance(action, Propose):
                 return False
         self._rests = False
         try:
-            before, self.member = self.member, step.member
-            if before.state is not step.member.state or before.known is not step.member.known:
+            self.member = after
+            if before.state is not after.state or before.known is not after.known:
                 self._became(before, event)
             for action in step.actions:
-                if isinstance(action, Tell):
-                    self._links.tell(action.report)
-                elif isinstance(action, Propose):
+                if isinstance(action, Propose):
                     self._etcd.propose(action)
-            self._show(step.member)
+            if step.report is not None:
+                self._links.tell(step.report)
+            self._office.show(self._rules.promise(after))
         except Exception as error:  # the task ends with it, and so does this broker, whoever has posted the event
             self._put(_Failed(error))
         self._rests = not self._queued
@@ -379,16 +376,8 @@ class Driver:
         if before.known is not None and after.known is not None:
             self.switches += after.known.group.master_broker_id != before.known.group.master_broker_id
 
-    def _show(self, member: Member) -> None:
-        promise = self._rules.promise(member)
-        if promise != self._promise:
-            self._promise = promise
-            self._office.show(promise)
-
     async def _do(self, action: Action) -> None:
         match action:
-            case Tell(report):
-                self._links.tell(report)
             case Propose():
                 self._etcd.propose(action)
             case Seek():
@@ -439,14 +428,16 @@ class Driver:
 
     def _comes_from_the_master(self, frame: Frame | TableFrame) -> bool:
         """Whether a frame comes from the master that is followed, in its epoch."""
-        known = self.member.known
-        return self.member.state is FOLLOWING and known is not None and known.group.master_epoch == frame.master_epoch
+        member = self.member
+        known = member.known
+        return member.state is FOLLOWING and known is not None and known.group.master_epoch == frame.master_epoch
 
     def _appended(self, frame: Frame) -> bool:
         """Take in a part of the master's log, if that needs no waiting; whether it was taken in, or passed by."""
         if not self._comes_from_the_master(frame):
             return True
-        if frame.part is not None and frame.part not in self.member.epochs:
+        part = frame.part
+        if part is not None and part not in self.member.epochs:
             return False
         try:
             copied = self._copy(frame)

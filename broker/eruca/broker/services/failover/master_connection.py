@@ -12,19 +12,15 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from msgspec.structs import replace
-
 from eruca.broker.failover.events import MasterLost
 from eruca.broker.failover.in_sync import Report
 from eruca.broker.services.failover import messages
-from eruca.broker.services.failover.messages import PART, REFUSED, Kind, MessageReader
+from eruca.broker.services.failover.messages import PART, Kind, MessageReader
 from eruca.broker.services.failover.ports import Frame, Posts, TableFrame
 from eruca.protocol.errors import ProtocolError
 
 SILENCE = 3.0
 """Seconds after which a master that says nothing is given up; it sends a heartbeat twice a second."""
-TOGETHER = 256 << 10
-"""Bytes of the log that are handed on as one part; a last one may go beyond."""
 
 
 class MasterConnection(asyncio.Protocol):
@@ -51,7 +47,7 @@ class MasterConnection(asyncio.Protocol):
         self._came: list[tuple[Kind, bytes]] = []
         """Messages that wait for that."""
         self._handling = False
-        """Whether messages are handed on: the newest report goes out afterwards."""
+        """Whether a message is handed on that is not the last one: the newest report goes out after that."""
         self._report: Report | None = None
         self._left = False
 
@@ -113,11 +109,12 @@ class MasterConnection(asyncio.Protocol):
 
     def tell(self, report: Report) -> None:
         """Report to a master that has welcomed this broker; of the reports about what came together only the newest."""
+        transport = self._transport
         if self._handling:
             self._report = report
-        elif self.welcomed and not self._left:
+        elif self.welcomed and not self._left and transport is not None and not transport.is_closing():
             self._report = None
-            self.send(messages.report(report.epoch, report.end, report.tables))
+            transport.write(messages.report(report.epoch, report.end, report.tables))
 
     # ------------------------------------------------------------------ what comes
 
@@ -136,30 +133,21 @@ class MasterConnection(asyncio.Protocol):
 
     def _go_on(self, came: list[tuple[Kind, bytes]]) -> None:
         """Hand on messages as long as there is room; parts of the log that follow one another go on as one."""
-        self._handling = True
-        parts: list[Frame] = []
-        size = 0
+        at, count = 0, len(came)
         try:
-            for at, (kind, body) in enumerate(came):
-                part = messages.read_part(body) if kind is PART and self.welcomed else None
-                if parts and (part is None or size >= TOGETHER or not _follows(parts[-1], part)):
-                    self._hand_on(_joined(parts))
-                    parts, size = [], 0
-                if self._left:
-                    break
-                if kind is not REFUSED:  # that is the word of one that is no master, or not this broker's
-                    self.heard_at = self._came_at
+            while at < count and not self._left:
                 if self._full is not None:
                     self._came = came[at:]
                     break
-                if part is None:
-                    self._handle(kind, body)
+                kind, body = came[at]
+                if kind is PART and self.welcomed:
+                    part, at = messages.read_parts(came, at)
+                    self._handling = at < count
+                    self._hand_on(part)
                 else:
-                    parts.append(part)
-                    size += len(part.data)
-            self._handling = False  # what is reported now is the newest
-            if parts:
-                self._hand_on(parts[0] if len(parts) == 1 else _joined(parts))
+                    at += 1
+                    self._handling = at < count
+                    self._handle(kind, body)
         except ProtocolError as fault:
             self._close(str(fault))
         finally:
@@ -176,6 +164,7 @@ class MasterConnection(asyncio.Protocol):
             self._hand_on(messages.read_tables(body))
         elif kind is Kind.WELCOME:
             self.welcomed = True
+            self.heard_at = self._came_at
             self._driver.post(messages.read_welcome(body))
         elif kind is Kind.REFUSED:
             self._close(body.decode(errors="replace"))
@@ -183,9 +172,8 @@ class MasterConnection(asyncio.Protocol):
             raise ProtocolError(f"a master does not send {kind.name}")
 
     def _hand_on(self, frame: Frame | TableFrame) -> None:
-        if self._left:
-            return
         self.copied = True
+        self.heard_at = self._came_at
         full = self._driver.take(frame)
         if full is not None:
             self._full = full
@@ -200,15 +188,3 @@ class MasterConnection(asyncio.Protocol):
         self._go_on(came)
         if self._full is None and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
-
-
-def _joined(parts: list[Frame]) -> Frame:
-    """Parts that follow one another as one."""
-    return replace(parts[-1], offset=parts[0].offset, data=b"".join([each.data for each in parts]))
-
-
-def _follows(one: Frame, other: Frame) -> bool:
-    """Whether a part of the log goes on where another one ends, in the same epochs."""
-    return (
-        one.offset + len(one.data) == other.offset and one.part == other.part and one.master_epoch == other.master_epoch
-    )

@@ -9,11 +9,13 @@ front of it.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from eruca.broker.failover.epochs import Epoch
 from eruca.broker.failover.events import Welcomed
@@ -25,11 +27,15 @@ MAGIC: Final = b"ERUCAHA\x01"
 """With the number of the protocol's version."""
 LARGEST: Final = 64 << 20
 """Bytes of a message, at most."""
-_HEAD: Final = struct.Struct(">iB")
+TOGETHER: Final = 256 << 10
+"""Bytes of the log that are read as one part; a last one may go beyond."""
+_HEAD: Final = struct.Struct(">IB")
+_HEAD_SIZE: Final = _HEAD.size
 _REPORT: Final = struct.Struct(">iqq")
-_WHOLE_REPORT: Final = struct.Struct(">iBiqq")
+_WHOLE_REPORT: Final = struct.Struct(">IBiqq")
 _PART: Final = struct.Struct(">iiqqq")
-_PART_HEAD: Final = struct.Struct(">iBiiqqq")
+_PART_SIZE: Final = _PART.size
+_PART_HEAD: Final = struct.Struct(">IBiiqqq")
 _TABLES: Final = struct.Struct(">iq")
 _BEAT: Final = struct.Struct(">iqq")
 _STAMP: Final = struct.Struct(">q")
@@ -50,7 +56,6 @@ class Kind(IntEnum):
 
 PART: Final = Kind.PART
 REPORT: Final = Kind.REPORT
-REFUSED: Final = Kind.REFUSED
 """Each message asks for these; a member of an enumeration is looked up slowly by its class."""
 _KINDS: Final = {int(each): each for each in Kind}
 _epoch = lru_cache(64)(Epoch)
@@ -150,15 +155,17 @@ class MessageReader:
             self._rest += data
             come = self._rest
         found, at, length = [], 0, len(come)
-        while length - at >= _HEAD.size:
+        while length - at >= _HEAD_SIZE:
             size, number = _HEAD.unpack_from(come, at)
-            if not 0 <= size <= LARGEST or number not in _KINDS:
+            kind = _KINDS.get(number)
+            if kind is None or size > LARGEST:
                 raise ProtocolError(f"no message of a group has {size} bytes and kind {number}")
-            start = at + _HEAD.size
-            if length - start < size:
+            start = at + _HEAD_SIZE
+            end = start + size
+            if end > length:
                 break
-            at = start + size
-            found.append((_KINDS[number], bytes(come[start:at])))
+            found.append((kind, bytes(come[start:end])))
+            at = end
         if self._rest:
             del self._rest[:at]
         elif at < length:
@@ -186,10 +193,37 @@ def read_welcome(body: bytes) -> Welcomed:
 
 def read_part(body: bytes) -> Frame:
     """Raises ProtocolError."""
-    if len(body) < _PART.size:
-        raise ProtocolError(f"a part of a log has {_PART.size} bytes in front of it, and {len(body)} came")
-    epoch, part_epoch, start, offset, confirmed = _PART.unpack_from(body)
-    return Frame(epoch, _epoch(part_epoch, start), offset, memoryview(body)[_PART.size :], confirmed)
+    try:
+        epoch, part_epoch, start, offset, confirmed = _PART.unpack_from(body)
+    except struct.error as fault:
+        raise _cut_short(fault) from None
+    return Frame(epoch, _epoch(part_epoch, start), offset, memoryview(body)[_PART_SIZE:], confirmed)
+
+
+def read_parts(came: Sequence[tuple[Kind, bytes]], at: int) -> tuple[Frame, int]:
+    """The part of the log that is the message at ``at``, with those that go on where it ends, as one; and where the
+    next message is. Raises ProtocolError."""
+    first = last = read_part(came[at][1])
+    at += 1
+    if at == len(came):
+        return first, at
+    data, size = [first.data], 0
+    while at < len(came) and came[at][0] is PART and size < TOGETHER:
+        part = read_part(came[at][1])
+        if not _follows(last, part):
+            break
+        last = part
+        data.append(part.data)
+        size += len(part.data)
+        at += 1
+    return (first if last is first else replace(last, offset=first.offset, data=b"".join(data))), at
+
+
+def _follows(one: Frame, other: Frame) -> bool:
+    """Whether a part of the log goes on where another one ends, in the same epochs."""
+    return (
+        one.offset + len(one.data) == other.offset and one.part == other.part and one.master_epoch == other.master_epoch
+    )
 
 
 def read_beat(body: bytes) -> Beat:

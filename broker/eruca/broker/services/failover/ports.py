@@ -110,7 +110,8 @@ class Office(Protocol):
         """The master that is to be followed has this address for clients: its tables are there."""
 
     def show(self, promise: Promise) -> None:
-        """Show and answer what is promised, and refuse sends where the set is too small for them."""
+        """Show and answer what is promised, and refuse sends where the set is too small for them; also where that is as
+        before."""
 
     def bar(self, reason: str) -> None:
         """An operator has to decide: say so."""

@@ -73,6 +73,7 @@ class Replica(asyncio.Protocol):
         self.acknowledged = 0
         self.progressed_at = 0.0
         """When it had all, or reported more, in seconds of the loop's clock."""
+        self._time = loop.time
         self.heard_at = loop.time()
         self.lost = False
         """Whether it counts as lost for want of progress."""
@@ -144,7 +145,7 @@ class Replica(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Messages of the replica."""
-        self.heard_at = asyncio.get_running_loop().time()
+        self.heard_at = self._time()
         try:
             if self._magic is not None:
                 data = self._behind_magic(self._magic + data)

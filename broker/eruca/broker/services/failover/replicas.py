@@ -216,10 +216,9 @@ class Replicas:
 
     def reported(self, replica: Replica, body: bytes) -> None:
         """A report. Raises ProtocolError."""
-        said = replica.said
-        assert said is not None
         epoch, reached, number = messages.read_report(body)
-        end, sent = self._log.safe_offset, replica.pending.number
+        said, end, sent = replica.said, self._log.safe_offset, replica.pending.number
+        assert said is not None
         if reached > end or number > sent:
             raise ProtocolError(
                 f"it reports {reached} with tables {number}, and the log ends at {end}, with tables {sent}"
@@ -235,7 +234,7 @@ class Replicas:
             replica.lost = False
         replica.acknowledged, replica.has_tables = reached, number
         if number and not replica.lost:
-            self.driver.post(Reported(Report(said.broker_id, said.store, epoch, reached, number)))
+            self.driver.post(Reported(Report(said.broker_id, said.store, epoch, reached, number), end))
 
     def _first(self, replica: Replica, reached: int) -> int | None:
         """Where its copy goes on; an empty log begins at the oldest byte. None if that was deleted."""
