@@ -85,8 +85,6 @@ class Membership:
         self._links.attach(self.driver)
         self._listener: Listener | None = None
         self._replicator = broker.store.replicator
-        self._posted = 0
-        """The end of the log of which the driver knows."""
 
     @property
     def fault(self) -> str | None:
@@ -186,16 +184,13 @@ class Membership:
 
     def _written(self) -> None:
         """The log is longer, or more of it is on the disk."""
-        reached = self._replicator.safe_offset
-        if reached == self._posted:
+        member, reached = self.driver.member, self._replicator.safe_offset
+        if reached == member.end:
             return
-        member = self.driver.member
         if member.state is MASTER:
-            self._posted = reached
             self.driver.stored(reached)
             self._links.replicas.written()
         elif member.state is FOLLOWING and reached > member.end and member.known is not None:
-            self._posted = reached
             self.driver.post(Copied(member.known.group.master_epoch, None, reached, member.confirmed))
 
 

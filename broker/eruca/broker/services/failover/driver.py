@@ -125,6 +125,8 @@ class Driver:
         """How many events wait, or are under way in the task."""
         self._stored = 0
         """Up to where the log was written, where that is no event yet."""
+        self._waits = False
+        """Whether others have to have it before it counts, as long as state and group are the same."""
         self._frames = 0
         """How many of the events that wait are frames."""
         self._full: asyncio.Future[None] | None = None
@@ -182,7 +184,7 @@ class Driver:
     def stored(self, end: int) -> None:
         """The master's log was written, up to ``end``. Where others have to have that first, it counts from the next
         event on, which mostly is the report of a replica."""
-        if self._rules.waits_for_others(self.member):
+        if self._waits:
             self._stored = end
         else:
             self.post(Stored(end))
@@ -335,7 +337,7 @@ class Driver:
         self._etcd.want_mastery()
         if isinstance(event, Read) and step.member.state is State.JOINING:
             self._connect()
-        if self._stored and not self._rules.waits_for_others(self.member):
+        if self._stored and not self._waits:
             self._put(Stored(self._stored))  # written while this event was under way, and nobody else will say so
 
     def _did(self, event: Event) -> bool:
@@ -372,6 +374,7 @@ class Driver:
     def _became(self, before: Member, event: Event) -> None:
         """Another state, or another group is known."""
         after = self.member
+        self._waits = self._rules.waits_for_others(after)
         journal.note(before, after, event)
         if before.known is not None and after.known is not None:
             self.switches += after.known.group.master_broker_id != before.known.group.master_broker_id
@@ -543,9 +546,20 @@ class Driver:
     async def _look_again(self) -> None:
         while True:
             await asyncio.sleep(self._pace.look)
-            if not self._looking:
+            if not self._looking and (self._waiting or not self._is_settled()):
                 self._looking = True
                 self._put(_Look())
+
+    def _is_settled(self) -> bool:
+        """Whether a look would find nothing to do: the disk goes on, and this broker leads, or follows another one
+        whose key is there."""
+        if self._office.disk_failed:
+            return False
+        state, view = self.member.state, self.view
+        if state is not FOLLOWING:
+            return state is MASTER
+        others = view is not None and view.master is not None and not self._etcd.is_mine(view.master)
+        return others and self._etcd.stands is None
 
     async def _consider(self) -> None:
         """Stand if the master is gone, and it is this broker's turn. One whose disk has failed names another one."""

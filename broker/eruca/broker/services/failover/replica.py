@@ -47,6 +47,7 @@ class _Stretch:
 
     def __init__(self, epochs: Epochs, part: Epoch, end: int | None) -> None:
         self.epochs = epochs
+        self.master_epoch = epochs[-1].epoch
         self.part = part
         self.end = end
         """None of the newest epoch."""
@@ -244,9 +245,10 @@ class Replica(asyncio.Protocol):
 
     def send(self, at: int, data: memoryview | bytes) -> None:
         """Send a part of the log, which lies in the stretch that ``room`` has found."""
-        assert self._stretch is not None and self._transport is not None
+        stretch, transport = self._stretch, self._transport
+        assert stretch is not None and transport is not None
         if self.pending.number < self._tables.number:
             self._send_tables()
-        member = self._driver.member
-        head = messages.part_head(member.epoch, self._stretch.part, at, len(data), member.confirmed)
-        self._transport.write(b"".join((head, data)))
+        confirmed = self._driver.member.confirmed
+        head = messages.part_head(stretch.master_epoch, stretch.part, at, len(data), confirmed)
+        transport.write(b"".join((head, data)))
