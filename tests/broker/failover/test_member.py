@@ -29,6 +29,13 @@ def reported(store: str, end: int) -> Reported:
     return Reported(Report(2, store, 2, end, 2))
 
 
+def test_a_report_brings_up_to_where_the_log_of_the_master_is_written() -> None:
+    member, _ = after(Reported(Report(2, "b", 2, 20, 2), 15), rules=Rules())
+    assert (member.end, member.confirmed) == (15, 15)
+    member = Rules().step(member, Reported(Report(2, "b", 2, 20, 2), 12)).member  # it waited, and says less by now
+    assert (member.end, member.confirmed) == (15, 15)
+
+
 @pytest.mark.parametrize("acknowledging", [None, 2], ids=["all of the set", "inSyncReplicas=2"])
 def test_a_member_with_another_store_counts_only_when_etcd_has_it_with_that_one(acknowledging: int | None) -> None:
     """Until then the one with the former store may be elected: of two brokers with one brokerId, or a disk that is back
