@@ -16,7 +16,9 @@ from structlog.testing import capture_logs
 from eruca.broker.config import BrokerRole
 from eruca.broker.coordination.port import Put
 from eruca.broker.failover.epochs import Epoch
+from eruca.broker.failover.events import Reported
 from eruca.broker.failover.group import encode
+from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import State
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.parts import Part, Table
@@ -66,6 +68,21 @@ async def equal(*desks: Desk) -> None:
     await until(lambda: len({end(desk) for desk in desks}) == 1)
     await until(lambda: all(desk.broker.store.figures().dispatch_behind_bytes == 0 for desk in desks))
     assert len({tuple(log_bytes(desk).values()) for desk in desks}) == 1
+
+
+async def test_what_is_stored_in_the_turn_in_which_a_report_comes_goes_to_the_replicas(group: Group) -> None:
+    """The report says up to where the log is written, which nobody has been sent."""
+    one, two = [await group.start(number) for number in (1, 2)]
+    master = await group.led({1, 2})
+    assert master is one and await sent(master, 3) == [0] * 3
+    await equal(one, two)
+    assert one.broker.group_part is not None and two.broker.group_part is not None
+    replica = two.broker.group_part.member
+    said = Report(2, replica.store, replica.epoch, end(one), replica.tables)
+    hosts: dict[str, Any] = {"born_timestamp": 1, "born_host": bytes(8), "store_host": one.broker.store_host}
+    one.broker.store.appender.put("T", 0, b"y", b"", **hosts)
+    one.broker.group_part.driver.post(Reported(said, end(one)))
+    await equal(one, two)
 
 
 async def test_brokers_of_a_name_elect_a_master_and_the_others_copy_its_log(group: Group, names: Names) -> None:

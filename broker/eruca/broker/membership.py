@@ -85,6 +85,8 @@ class Membership:
         self._links.attach(self.driver)
         self._listener: Listener | None = None
         self._replicator = broker.store.replicator
+        self._sent = 0
+        """Up to where the log of this master has gone to its replicas; the driver may know more by their reports."""
 
     @property
     def fault(self) -> str | None:
@@ -185,12 +187,12 @@ class Membership:
     def _written(self) -> None:
         """The log is longer, or more of it is on the disk."""
         member, reached = self.driver.member, self._replicator.safe_offset
-        if reached == member.end:
-            return
         if member.state is MASTER:
-            self.driver.stored(reached)
-            self._links.replicas.written()
-        elif member.state is FOLLOWING and reached > member.end and member.known is not None:
+            if reached != self._sent:
+                self._sent = reached
+                self.driver.stored(reached)
+                self._links.replicas.written()
+        elif reached > member.end and member.state is FOLLOWING and member.known is not None:
             self.driver.post(Copied(member.known.group.master_epoch, None, reached, member.confirmed))
 
 
