@@ -8,6 +8,7 @@ promise is compared with it. What the real broker does on its disk and on its so
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -72,6 +73,8 @@ class MemoryOffice(Generic[C]):
         self.fault: Exception | None = None
         """What ``show`` raises."""
         self.disk_failed = False
+        self.whole = sys.maxsize
+        """Up to where its log has whole records."""
 
     def epochs(self) -> Epochs:
         return self._machine.disk.epochs
@@ -88,6 +91,10 @@ class MemoryOffice(Generic[C]):
 
     async def keep(self, group: Group) -> None:
         self._machine.disk.group = group
+
+    @property
+    def shown_end(self) -> int:
+        return min(self.whole, len(self._machine.disk.log))
 
     async def settle(self) -> int:
         if self.disk_failed:

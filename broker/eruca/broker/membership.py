@@ -258,6 +258,11 @@ class _Office:
         """Write nothing more."""
         await asyncio.to_thread(self._files.shutdown)
 
+    @property
+    def shown_end(self) -> int:
+        figures = self._broker.store.figures()
+        return figures.max_offset - figures.dispatch_behind_bytes
+
     async def settle(self) -> int:
         store = self._broker.store
         if self._broker.role.is_slave:

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from eruca.broker.coordination.port import Entry
-from eruca.broker.failover.events import Welcomed
+from eruca.broker.failover.events import MasterLost, Welcomed
 from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import State
 from eruca.broker.services.failover.group_part import Desk, GroupPart, RecreationRefused
@@ -98,6 +98,27 @@ async def test_whose_connection_is_cut_within_a_record_follows_again(group: Memo
     group.alone.clear()
     await until(lambda: len(replica.disk.log) == 10 or replica.office.barred is not None)
     assert replica.office.barred is None
+
+
+async def test_a_part_of_a_record_that_was_confirmed_bars_nobody_who_has_all_of_it(
+    group: MemoryGroup[FakeClient],
+) -> None:
+    """Another one, which has the part only, may be elected: then the record is nobody's."""
+    await three(group)
+    replica = group.machines[2]
+    await until(lambda: replica.office.confirmed == 10)
+    replica.office.whole = 9
+    confirmed: list[int] = []
+    settle = replica.office.settle
+
+    async def settled() -> int:
+        asyncio.get_running_loop().call_soon(lambda: confirmed.append(replica.driver.member.confirmed))
+        return await settle()
+
+    replica.office.settle = settled  # type: ignore[method-assign]
+    replica.driver.post(MasterLost())
+    await until(lambda: bool(confirmed))
+    assert confirmed[0] == 9 and replica.office.barred is None
 
 
 async def test_who_stops_in_order_is_replaced_at_once(group: MemoryGroup[FakeClient]) -> None:

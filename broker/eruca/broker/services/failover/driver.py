@@ -526,10 +526,10 @@ class Driver:
             self._unsettled = False
 
     async def _find_end(self) -> None:
-        """A part of a record that is cut off there was confirmed in vain: it showed nothing, and may never become
-        whole. Raises OSError."""
+        """A part of a record was confirmed in vain: it showed nothing, and that record may be no other one's. Raises
+        OSError."""
         end = await self._office.settle()
-        self.member = replace(self.member, end=end, confirmed=min(self.member.confirmed, end))
+        self.member = replace(self.member, end=end, confirmed=min(self.member.confirmed, end, self._office.shown_end))
 
     # ------------------------------------------------------------------ standing for election
 

@@ -88,6 +88,10 @@ class Office(Protocol):
     async def keep(self, group: Group) -> None:
         """Write the group as it is known now to the disk. Raises OSError."""
 
+    @property
+    def shown_end(self) -> int:
+        """Behind this nothing of the log was ever shown; a record ends there."""
+
     async def settle(self) -> int:
         """Cut a part of a record off the log's end, and bring the log to the disk; where it ends. Raises OSError."""
 
