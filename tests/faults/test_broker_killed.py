@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.history import History, judge
-from tests.support.load import Load, read
+from tests.support.load import Load, read, settled
 from tests.support.lone import LoneBroker
 from tests.support.programme import ENOUGH, LONG, chance, rounds
 
@@ -30,9 +30,7 @@ async def test_killed_under_load(tmp_path: Path, mode: str) -> None:
                 broker.kill()
             broker = await LoneBroker.start(tmp_path, tmp_path / "store", {"flushDiskType": mode})
             slowest = max(slowest, broker.startup)
-            found = await read(broker.address, history)
-            assert judge(history, found) == []
-            history.settle(found)
+            await settled(broker.address, history)
         history.settled.clear()
         everything = await read(broker.address)
         assert judge(history, everything) == []

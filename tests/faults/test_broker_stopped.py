@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.history import History, judge
-from tests.support.load import Load, read
+from tests.support.load import Load, read, settled
 from tests.support.lone import LoneBroker
 from tests.support.programme import ENOUGH, LONG, chance, rounds
 from tests.support.stopwatch import Stopwatch
@@ -56,9 +56,7 @@ async def test_an_orderly_stop_under_load(tmp_path: Path) -> None:
             assert not (store / "abort").exists()
             broker = await LoneBroker.start(tmp_path, store)
             assert needs_no_recovery(broker)
-            found = await read(broker.address, history)
-            assert judge(history, found) == []
-            history.settle(found)
+            await settled(broker.address, history)
     finally:
         broker.kill()
     print(f"{history.acknowledged} acknowledged, 0 lost, slowest stop {slowest:.2f} s")

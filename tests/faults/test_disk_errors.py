@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.disks import LossyDisk, needs_lossy_disk
 from tests.support.history import History, judge
-from tests.support.load import Load, read
+from tests.support.load import Load, read, settled
 from tests.support.lone import LoneBroker
 from tests.support.peers import Peer
 from tests.support.processes import NotReady
@@ -48,9 +48,7 @@ async def test_the_log_cannot_be_flushed(tmp_path: Path, operation: str) -> None
                     await asyncio.to_thread(broker.kill)
                 disk.come_back()
                 broker = await LoneBroker.start(tmp_path, store, SYNC)
-                found = await read(broker.address, history)
-                assert judge(history, found) == []
-                history.settle(found)
+                await settled(broker.address, history)
         finally:
             broker.kill()
     assert history.acknowledged > 0
@@ -82,9 +80,7 @@ async def test_what_could_not_be_flushed_is_on_the_disk_when_the_next_start_show
                     await asyncio.to_thread(broker.kill)
                 disk.come_back()
                 broker = await LoneBroker.start(tmp_path, store, SYNC)
-                found = await read(broker.address, history)
-                assert judge(history, found) == []
-                history.settle(found)
+                await settled(broker.address, history)
         finally:
             broker.kill()
 
@@ -107,9 +103,7 @@ async def test_another_file_fails(tmp_path: Path, part: str) -> None:
                     assert set(load.answers) <= {0, SERVICE_NOT_AVAILABLE}
                 disk.come_back()
                 broker = await LoneBroker.start(tmp_path, store, SYNC)
-                found = await read(broker.address, history)
-                assert judge(history, found) == []
-                history.settle(found)
+                await settled(broker.address, history)
         finally:
             broker.kill()
 
@@ -151,9 +145,7 @@ async def test_the_log_cannot_be_read_at_the_start(tmp_path: Path) -> None:
                 except NotReady as ended:
                     assert re.search(rf"ended with (1|-{signal.SIGBUS:d})\.", str(ended)), ended
                     broker = await LoneBroker.start(tmp_path, store, SYNC)
-                found = await read(broker.address, history)
-                assert judge(history, found) == []
-                history.settle(found)
+                await settled(broker.address, history)
         finally:
             broker.kill()
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.disks import SmallDisk
 from tests.support.history import History, judge
-from tests.support.load import Load, read
+from tests.support.load import Load, read, settled
 from tests.support.lone import LoneBroker
 from tests.support.programme import ENOUGH, amount, chance, rounds
 
@@ -48,9 +48,7 @@ async def test_a_full_disk(tmp_path: Path, mark: str) -> None:
                     await load.until(100)
                     await load.drained()
                 assert broker.running, broker.output
-                found = await read(broker.address, history)
-                assert judge(history, found) == []
-                history.settle(found)
+                await settled(broker.address, history)
             assert broker.stop() == 0, broker.output
         finally:
             broker.kill()

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.disks import LossyDisk, needs_lossy_disk
 from tests.support.history import History, Told, holes, judge
-from tests.support.load import QUEUES, TOPIC, Load, read
+from tests.support.load import QUEUES, TOPIC, Load, read, settled
 from tests.support.lone import LoneBroker
 from tests.support.peers import Peer
 from tests.support.programme import ENOUGH, chance, rounds
@@ -128,9 +128,7 @@ async def test_nothing_is_lost_when_the_power_fails_soon_after_a_kill(tmp_path: 
                     await asyncio.to_thread(broker.kill)
                 disk.come_back()
                 broker = await LoneBroker.start(tmp_path, store, sync)
-                found = await read(broker.address, history)
-                assert judge(history, found) == []
-                history.settle(found)
+                await settled(broker.address, history)
         finally:
             broker.kill()
     assert history.acknowledged > 0

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from eruca.protocol.record import decode_records
-from tests.support.history import History
+from tests.support.history import History, judge
 from tests.support.peers import Answered, Peer
 
 TOPIC = "Torture"
@@ -113,6 +113,14 @@ async def read(
         return {queue: await _read_queue(peer, queue, since.get(queue, 0), check, topic) for queue in range(QUEUES)}
     finally:
         await peer.close()
+
+
+async def settled(address: str, history: History) -> None:
+    """Read what the history has not settled yet: all that was promised is there, and is the truth from now on."""
+    found = await read(address, history)
+    faults = judge(history, found)
+    assert faults == [], faults
+    history.settle(found)
 
 
 async def _read_queue(peer: Peer, queue: int, offset: int, check: bool, topic: str) -> list[tuple[int, bytes]]:

@@ -347,9 +347,9 @@ class Moves:
         """What was flushed remains; what was written behind it may be gone, or torn with something behind it."""
         member, flushed = broker.member, broker.member.end
         for torn in ((), (TORN,), (TORN, member.epoch)):
-            damaged_at = self._machines.damaged_at(flushed) if torn else member.damaged_at
-            if member.damaged_at is not None:
-                damaged_at = member.damaged_at  # the first one
+            damaged_at = member.damaged_at  # the first one
+            if damaged_at is None and torn:
+                damaged_at = self._machines.damaged_at(flushed)
             end = flushed + len(torn)
             after = Member(member.broker_id, member.store, end, member.epochs, damaged_at=damaged_at)
             yield Move((member.broker_id, "loses power", torn), Broker(after, (*broker.log[:flushed], *torn), left))

@@ -117,7 +117,6 @@ class StoreId:
 def power_failed(store_id: StoreId | None, *, clean: bool, copies: bool) -> bool | None:
     """Whether the power failed while a store was open, before ``settle``. None where nobody knows, of one that
     ``copies`` another; one that nobody compares shows what it has.
-    another; one that nobody compares shows what it has.
 
     Raises:
         OSError: the file cannot be read.

@@ -542,7 +542,7 @@ class Sender:
         """Note in the table of latency faults how an attempt ended."""
         if self._faults is not None and send.queue is not None and not send.fixed:
             now = self._clock()
-            latency = int((now - (send.asked)) * 1000)
+            latency = int((now - send.asked) * 1000)
             self._faults.ended(send.queue.broker_name, latency, int(now * 1000), failed=failed)
 
     def _retry(self, send: Send, error: ClientError) -> None:
