@@ -19,6 +19,7 @@ help: ## list these commands
 
 venv: $(INSTALLED) ## make .venv and install the locked packages
 
+# What is imported is compiled then: to compile all of PySpark and its kind beforehand takes most of a minute.
 # Eruca is installed again when the broker's native step changes, which that compiles.
 $(INSTALLED): requirements.lock pyproject.toml hatch_build.py $(wildcard broker/eruca/broker/store/c/*)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -27,7 +28,8 @@ $(INSTALLED): requirements.lock pyproject.toml hatch_build.py $(wildcard broker/
 	@$(PYTHON) -m venv $(VENV) || \
 		{ echo "python3 cannot make virtual environments here: install python3-venv"; exit 1; }
 	@echo "[2/3] packages of requirements.lock (PySpark is large: a few minutes the first time)"
-	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --requirement requirements.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check --no-compile --require-hashes \
+		--requirement requirements.lock
 	@echo "[3/3] eruca itself, editable"
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -c 'from eruca.broker.store import native; native.on or \
