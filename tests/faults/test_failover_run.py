@@ -41,8 +41,17 @@ def one_of(group: FailoverCluster, dice: random.Random, master: int) -> int:
 
 
 async def kill(group: FailoverCluster, dice: random.Random, master: int) -> None:
-    """kill -9, of one or of all; they start again at once, or after another one leads."""
-    targets = [*group.numbers] if dice.random() < 0.15 else [one_of(group, dice, master)]
+    """kill -9 of one."""
+    await killed(group, dice, [one_of(group, dice, master)])
+
+
+async def kill_all(group: FailoverCluster, dice: random.Random, master: int) -> None:
+    """kill -9 of all: nobody leads before they are back."""
+    await killed(group, dice, [*group.numbers])
+
+
+async def killed(group: FailoverCluster, dice: random.Random, targets: list[int]) -> None:
+    """End these brokers at once; they start again at once, or after another one leads."""
     for number in targets:
         group.kill(number)
     await asyncio.sleep(dice.choice((0.0, 0.5, 4.5)))
@@ -158,7 +167,8 @@ async def fail_disk(group: FailoverCluster, dice: random.Random, master: int) ->
 
 
 NEMESES: dict[str, tuple[Harm, int]] = {
-    "kill": (kill, 300),
+    "kill": (kill, 255),
+    "kill of all": (kill_all, 45),
     "stop": (stop, 100),
     "partition": (partition, 200),
     "etcd": (harm_etcd, 70),
@@ -230,7 +240,7 @@ def programme(dice: random.Random, nemeses: dict[str, tuple[Harm, int]]) -> list
 async def test_nothing_acknowledged_or_seen_is_lost_whatever_happens(tmp_path: Path, count: int) -> None:
     order = programme(chance("order"), NEMESES)
     async with watched(tmp_path, count, "failover") as run:
-        for number in rounds(6, len(order), seconds=60, least=6):
+        for number in rounds(len(NEMESES), len(order), seconds=60, least=len(NEMESES)):
             await run.round(order[number], NEMESES[order[number]][0])
 
 
