@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -201,4 +203,55 @@ def test_the_tail_leaves_out_what_covers_damage_here(tmp_path: Path, master: Sto
     start = records[-3][0]
     assert slave.replicator.tail(end - 1) == (start, log[start : records[-2][0]], end - 1)
     slave.close()
+    master.close()
+
+
+# ---------------------------------------------------------------------- what was taken back
+
+
+class Remembers(FileSystem):
+    """A disk that shows what a power failure would leave: what files held when they were flushed last."""
+
+    def __init__(self) -> None:
+        self.durable: dict[int, bytes] = {}
+
+    def flush(self, fd: int) -> None:
+        super().flush(fd)
+        self.durable[os.fstat(fd).st_ino] = os.pread(fd, FILE, 0)
+
+    def has(self, path: Path, at: int) -> bytes:
+        """What is durable of a file, from a place on, without the zeros at its end."""
+        return self.durable[path.stat().st_ino][at:].rstrip(b"\0")
+
+
+@pytest.fixture(params=["in a file", "at the begin of a file"])
+def part(request: pytest.FixtureRequest, tmp_path: Path, master: Store) -> tuple[Store, Remembers, int, Path]:
+    """A copy whose log ends with a part of a record, which is on the disk: with it its disk, where the part begins, and
+    the file that holds it."""
+    log, disk = whole_log(master), Remembers()
+    at = FILE if request.param != "in a file" else next(start for start, _ in starts_of(log) if start > FILE + 1000)
+    slave = copy_of(tmp_path, disk=disk, flush_disk_type="SYNC_FLUSH")
+    slave.replicator.append(0, log[: at + 60])
+    slave.flush()
+    file = tmp_path / "slave" / "commitlog" / f"{FILE:020d}"
+    assert slave.replicator.whole_offset == at and disk.has(file, at - FILE)
+    return slave, disk, at, file
+
+
+@pytest.mark.parametrize("how", ["another master", "leads", "names its end"])
+def test_what_was_taken_back_goes_from_the_disk_before_anything_is_written_there(
+    part: tuple[Store, Remembers, int, Path], master: Store, how: str
+) -> None:
+    """Else a power failure may mix both into a record that looks sound, as no CRC covers properties."""
+    slave, disk, at, file = part
+    if how == "leads":
+        assert slave.lead() == 60
+    else:
+        assert slave.replicator.cut_part() == 60
+        if how == "names its end":
+            asyncio.run(slave.flushed())
+        else:
+            slave.replicator.append(at, whole_log(master)[at : at + 700])
+    assert disk.has(file, at - FILE) == b""
+    assert slave.close() is None
     master.close()

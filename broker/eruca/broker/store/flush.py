@@ -75,6 +75,10 @@ class Flush:
         self._file: Segment | None = None
         """The file that the flush has come to."""
         self._asked = False
+        self._untidy = False
+        """Whether the disk may still have what was taken back."""
+        self._tidies = False
+        """Whether the flush under way began after that."""
         self._waiters = OffsetWaiters(Durability.FLUSH_DISK_TIMEOUT)
 
     @property
@@ -113,7 +117,7 @@ class Flush:
         Raises:
             OSError: there is no loop, and the flush failed.
         """
-        if end <= self.flushed:
+        if end <= self.flushed and not self._untidy:
             return None
         if self._loop is None:
             self.flush()
@@ -135,7 +139,9 @@ class Flush:
     def request(self) -> None:
         """Start a flush unless one is under way."""
         self._asked = False
-        if self._running or self._thread is None or self.fault is not None or self._log.position <= self.flushed:
+        if self._running or self._thread is None or self.fault is not None:
+            return
+        if self._log.position <= self.flushed and not self._untidy:
             return
         self._running = True
         self._begun = time.monotonic()
@@ -171,18 +177,31 @@ class Flush:
             await waiter
             if self.fault is not None:
                 raise self.fault
-        if self.hangs:
-            raise OSError(ETIMEDOUT, "a flush of the log does not return")
+        self._check_returns()
 
     def forget_after(self, end: int) -> None:
-        """The log was taken back to ``end``: what is written there again is not on the disk yet."""
+        """The log was taken back to ``end``: what is written there again is not on the disk yet, and what was there may
+        be; ``tidy`` has to come before."""
         self.flushed = min(self.flushed, end)
         self._target = min(self._target, end)
+        self._untidy, self._tidies = True, False
+
+    def tidy(self) -> None:
+        """What was taken back is gone from the disk when this returns: a power failure would mix it with what comes
+        there next. Raises OSError: the disk fails, or hangs."""
+        if self._untidy:
+            self._check_returns()
+            self.flush()
+
+    def _check_returns(self) -> None:
+        if self.hangs:
+            raise OSError(ETIMEDOUT, "a flush of the log does not return")
 
     def _plan(self) -> tuple[int, list[Segment], bool]:
         target = self._log.position
         new_files, self._log.new_files = self._log.new_files, False
-        segments = [one for one in self._log.segments if one.end > self.flushed and one.start < target]
+        segments = [one for one in self._log.segments if one.end > self.flushed and one.start <= target]
+        self._tidies = self._untidy
         return target, segments, new_files
 
     def _work(self, segments: list[Segment], new_files: bool) -> None:
@@ -221,5 +240,7 @@ class Flush:
 
     def _flushed_to(self, target: int) -> None:
         self.flushed = max(self.flushed, target)
+        if self._tidies:
+            self._untidy = self._tidies = False
         self.count += 1
         self._waiters.release(self.flushed, Durability.DURABLE)

@@ -132,7 +132,7 @@ class Housekeeping:
             return None
         full = self._index.files[-2].end_time if self._index is not None and len(self._index.files) > 1 else 0
         moment = max(moment, self.checkpoint.physic)
-        return Checkpoint(moment, moment, max(full, self.checkpoint.indexed))
+        return Checkpoint(moment, moment, max(full, self.checkpoint.indexed), self._covered[0])
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Bring a checkpoint to the disk, which may take long; any thread. ``note`` follows.

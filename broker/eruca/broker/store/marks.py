@@ -1,9 +1,10 @@
 """The small files beside the log: checkpoint (StoreCheckpoint in RocketMQ), abort, lock, and the mark.
 
 Owns their bytes. ``checkpoint``, ``abort`` and ``lock`` are RocketMQ's; ``eruca.mark`` is Eruca's
-own and says up to where consume queues and index are complete, and of what format the store is. Invariant: a mark
-never claims more than was true when it was written; one that cannot be trusted reads as None, but one of a newer format
-is never taken for that.
+own and says up to where consume queues and index are complete, and of what format the store is. It is not flushed by
+itself; what must survive a power failure, up to where the log was flushed, stands in ``checkpoint`` too, behind what
+RocketMQ has there. Invariant: neither ever claims more than was true when it was written; a mark that cannot be trusted
+reads as None, but one of a newer format is never taken for that.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ would misread them counts it up; the CRC-32 stays at the end of the mark, whatev
 _MARK_BEGIN = b"ERUCA\0\0"
 _MARK_NAME = _MARK_BEGIN + bytes([FORMAT])
 _CHECKPOINT_SIZE = 4096
+_FLUSHED = struct.Struct(">8sq")
+_FLUSHED_NAME = b"ERUCA\0\0F"
+_FLUSHED_AT = 64
+"""Where a checkpoint has the offset: in the sector of its times, so that they come to the disk together or not at all.
+RocketMQ reads and writes nothing there."""
 _MARGIN = 3000
 
 _open_roots: set[tuple[int, int]] = set()
@@ -44,6 +50,14 @@ class Checkpoint(NamedTuple):
     physic: int = 0
     logics: int = 0
     indexed: int = 0
+    flushed: int | None = None
+    """Commit log offset up to which the log and all of its units were flushed; None where another program, or an older
+    version, has written the times."""
+
+    @property
+    def times(self) -> tuple[int, int, int]:
+        """What RocketMQ knows of it."""
+        return self[:3]
 
     @property
     def min_timestamp(self) -> int:
@@ -71,7 +85,14 @@ def read_checkpoint(root: Path) -> Checkpoint:
         data = (root / "checkpoint").read_bytes()
     except FileNotFoundError:
         return Checkpoint()
-    return Checkpoint(*_TIMES.unpack_from(data)) if len(data) >= _TIMES.size else Checkpoint()
+    if len(data) < _TIMES.size:
+        return Checkpoint()
+    end = _FLUSHED_AT + _FLUSHED.size
+    times, flushed = data[: _TIMES.size], data[_FLUSHED_AT:end]
+    checkpoint = Checkpoint(*_TIMES.unpack(times))
+    if not flushed.startswith(_FLUSHED_NAME) or data[end : end + 4] != crc32(times + flushed).to_bytes(4, "big"):
+        return checkpoint
+    return checkpoint._replace(flushed=_FLUSHED.unpack(flushed)[1])
 
 
 def write_checkpoint(root: Path, checkpoint: Checkpoint, file_system: FileSystem) -> None:
@@ -83,10 +104,19 @@ def write_checkpoint(root: Path, checkpoint: Checkpoint, file_system: FileSystem
     fd = open_file(root / "checkpoint", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         os.ftruncate(fd, _CHECKPOINT_SIZE)
-        file_system.write(fd, _TIMES.pack(*checkpoint), 0)
+        file_system.write(fd, _encode(checkpoint), 0)
         file_system.flush(fd)
     finally:
         os.close(fd)
+
+
+def _encode(checkpoint: Checkpoint) -> bytes:
+    """All of it in one piece, which a kill or a power failure leaves as it was or as it is to be."""
+    times, flushed = _TIMES.pack(*checkpoint.times), bytes(_FLUSHED.size + 4)
+    if checkpoint.flushed is not None:
+        flushed = _FLUSHED.pack(_FLUSHED_NAME, checkpoint.flushed)
+        flushed += crc32(times + flushed).to_bytes(4, "big")
+    return times.ljust(_FLUSHED_AT, b"\0") + flushed
 
 
 def _is_whole(data: bytes) -> bool:
@@ -122,7 +152,7 @@ def parse_mark(data: bytes, checkpoint: Checkpoint) -> Mark | None:
     if len(data) != _MARK.size + 4 or not _is_whole(data):
         return None
     name, *numbers = _MARK.unpack(data[:-4])
-    if name != _MARK_NAME or Checkpoint(*numbers[5:]) != checkpoint:
+    if name != _MARK_NAME or tuple(numbers[5:]) != checkpoint.times:
         return None
     return Mark(*numbers[:5])
 
@@ -135,7 +165,7 @@ def write_mark(
     Raises:
         OSError: the disk is full or fails.
     """
-    data = _MARK.pack(_MARK_NAME, *mark, *checkpoint)
+    data = _MARK.pack(_MARK_NAME, *mark, *checkpoint.times)
     fd = open_file(root / "eruca.mark", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         file_system.write(fd, data + crc32(data).to_bytes(4, "big"), 0)

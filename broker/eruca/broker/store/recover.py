@@ -52,13 +52,14 @@ class Recovery:
         check_crc: bool,
         power_failed: bool | None,
         remember: Callable[[int], int] | None = None,
+        cut_at: int | None = None,
     ) -> None:
         """``note`` writes a mark, on the disk when it returns; ``lost`` is called, before anything is mended, with the
         damage that is about to be covered, and with a reason where the log lacks what was stored. What nothing says to
         have been flushed was stored, too, unless there is ``remember``: after a power failure under SYNC_FLUSH, where
         nobody was answered before the flush. That is called with up to where the log was flushed, by what this recovery
         takes away, and returns what was remembered. ``power_failed``: while the store was open; None where nobody
-        knows."""
+        knows. ``cut_at``: where the log was cut on purpose: it lacks nothing behind that."""
         self._config = config
         self._log = log
         self._queues = queues
@@ -70,9 +71,11 @@ class Recovery:
         self._lost = lost
         self._check_crc = check_crc
         self._remember = remember
+        self._cut_at = cut_at
         self._power_failed = power_failed
         self._flushed = 0
-        """Up to where the log was flushed, by mark and units, also those that an earlier recovery has taken away."""
+        """Up to where the log was flushed, by checkpoint, mark and units, also those that an earlier recovery has taken
+        away."""
         self._checkpoint = Checkpoint()
         self._marked: Mark | None = None
         self._has_mark = False
@@ -80,9 +83,9 @@ class Recovery:
         self._synced = 0
         """Up to where the index came to the disk in order, as the mark says."""
         self._known = 0
-        """Up to where the log was, as the mark says."""
+        """Up to where the log was, as mark and checkpoint say."""
         self._by_time = False
-        """Whether no mark says what was flushed, but that of a recovery that ended early: then the checkpoint does."""
+        """Whether neither says what was flushed, as another program wrote the checkpoint: then the times in it do."""
         self._time_before_damage = 0
         """Store time of the newest record before the first damage, of those that were read."""
 
@@ -98,10 +101,12 @@ class Recovery:
         self._marked = mark
         self._has_mark = mark is not None
         self._checkpoint = checkpoint
-        self._known = mark.written if mark is not None else 0
+        flushed = checkpoint.flushed or 0
+        self._known = self._uncut(max(mark.written if mark is not None else 0, flushed))
         if mark is not None:
-            self._flushed = mark.synced if self._remember is None else mark.written
-        self._by_time = mark is None or (not mark.synced and checkpoint.physic > 0)
+            flushed = max(flushed, mark.synced if self._remember is None else mark.written)
+        self._flushed = self._uncut(flushed)
+        self._by_time = checkpoint.flushed is None and (mark is None or (not mark.synced and checkpoint.physic > 0))
         if self._known > (self._log.segments[-1].end if self._log.segments else 0):
             self._lost(f"the log had {self._known}, and its files end before", [])
         if not self._log.segments:
@@ -139,6 +144,10 @@ class Recovery:
             report.records = report.redispatched = 0
             self._again_from(self._log.min_offset)
 
+    def _uncut(self, offset: int) -> int:
+        """Of what the log was: up to where it still has to be that."""
+        return offset if self._cut_at is None else min(offset, self._cut_at)
+
     # ---- where to begin
 
     def _start(self, clean: bool, mark: Mark | None, checkpoint: Checkpoint) -> int:
@@ -157,9 +166,16 @@ class Recovery:
             return max(self._last_dispatched(), log.min_offset)
         for segment in reversed(log.segments):
             first = sound_record(segment.view, 0, segment.start)
-            if first is not None and 0 < first.store_timestamp <= checkpoint.min_timestamp:
+            if first is not None and self._is_complete_before(first, checkpoint):
                 return segment.start
         return log.min_offset
+
+    @staticmethod
+    def _is_complete_before(record: Record, checkpoint: Checkpoint) -> bool:
+        """Whether the queues had all units before a record when the checkpoint was written."""
+        if checkpoint.flushed is not None:
+            return record.physical_offset <= checkpoint.flushed
+        return 0 < record.store_timestamp <= checkpoint.min_timestamp
 
     def _kept(self, mark: Mark) -> bool:
         """Whether the queues' units that were written after the mark's last flush seem to be all there.
@@ -277,8 +293,8 @@ class Recovery:
             unit = self._queues.last_unit(queue)
             if unit is not None and unit[1] != BLANK_SIZE_MARK:
                 ends.append(unit[0] + unit[1])
-        flushed = max(ends)
-        self._flushed = max(self._remember(flushed if flushed > start else 0), flushed)
+        flushed = self._uncut(max(ends))
+        self._flushed = self._uncut(max(self._remember(flushed if flushed > start else 0), flushed))
 
     def _again_from(self, start: int) -> None:
         self._remember_flushed(start)

@@ -3,7 +3,7 @@
 The store's side of RocketMQ's HAService (getCommitLogData and appendToCommitLog). Owns on a slave the offset up to
 which the bytes were read as records. Knows no socket. Invariant: the bytes of a slave's log are those of the master's
 at the same offsets; each whole record among them is dispatched once, in order; nothing of what is refused remains in
-a slave's log.
+a slave's log, and nothing is written where it was until it is gone from the disk.
 """
 
 from __future__ import annotations
@@ -172,6 +172,7 @@ class Replicator:
         try:
             if self._flush.fault is not None:
                 raise self._flush.fault
+            self._flush.tidy()
             if offset != self._log.position:
                 self._start_at(offset)
             self._take_in(memoryview(data))

@@ -235,6 +235,7 @@ class Store:
             check_crc=self.config.check_crc_on_recover or copies or self._id is not None,
             power_failed=power_failed(self._id, clean=clean, copies=copies),
             remember=remember,
+            cut_at=end,
         )
         self.recovery = recovery.run(clean=clean, mark=mark, checkpoint=checkpoint)
         self.recovery.notes += notes

@@ -34,7 +34,7 @@ class Kept(NamedTuple):
     value: str
     boot: str
     flush: str
-    """SYNC_FLUSH or ASYNC_FLUSH; empty as an earlier version wrote it."""
+    """SYNC_FLUSH or ASYNC_FLUSH; empty as an earlier version wrote it: then nobody knows."""
     flushed: int = 0
     """Up to where the log had been flushed, by what a recovery has taken away that ended early."""
 
@@ -67,9 +67,9 @@ class StoreId:
         kept = read_store_id(self._path.parent)
         if kept is None or clean or not self.of_another_boot:
             return None
-        if (kept.flush or self._flush) == "SYNC_FLUSH":
+        if kept.flush == "SYNC_FLUSH":
             return self.remember if self.boot and kept.boot else None
-        self.lose("the machine stopped while the store was open with ASYNC_FLUSH")
+        self.lose(f"the machine stopped while the store was open with {kept.flush or 'an unknown flushDiskType'}")
         return None
 
     def lose(self, reason: str) -> None:
