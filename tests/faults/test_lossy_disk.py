@@ -43,6 +43,18 @@ def test_only_what_was_synced_stays(disk: LossyDisk) -> None:
     assert (disk.folder / "unsynced").read_bytes() == b""
 
 
+def test_a_folder_takes_what_it_holds_along(disk: LossyDisk) -> None:
+    (disk.folder / "before").mkdir()
+    (disk.folder / "before" / "file").write_bytes(b"kept")
+    sync(disk.folder / "before" / "file")
+    (disk.folder / "before").rename(disk.folder / "renamed")
+    assert (disk.folder / "renamed" / "file").read_bytes() == b"kept"
+    sync(disk.folder)
+    disk.tell("off", 1, "drop")
+    disk.come_back()
+    assert [path.relative_to(disk.folder) for path in disk.folder.rglob("*")] == [Path("renamed"), Path("renamed/file")]
+
+
 @pytest.mark.parametrize("how", ["drop", "torn"])
 def test_a_mapped_file(disk: LossyDisk, how: str) -> None:
     path = disk.folder / "mapped"

@@ -246,7 +246,10 @@ class Disk(fuse.Operations):  # type: ignore[misc, unused-ignore]
         return 0
 
     def rename(self, old: str, new: str) -> int:
-        self._change({old: None, new: self._node(old)})
+        with self._lock:
+            moved = [path for path in self.live if path == old or path.startswith(f"{old}/")]
+            gone: Change = dict.fromkeys(moved)
+            self._change(gone | {new + path[len(old) :]: self._node(path) for path in moved})
         return 0
 
     def link(self, target: str, source: str) -> int:
