@@ -84,6 +84,33 @@ async def test_a_master_whose_disk_hangs_is_replaced_and_follows_when_the_disk_g
     print(f"a pause of {pause:.2f} s")
 
 
+@needs_lossy_disk
+async def test_an_heir_whose_disk_hangs_lets_another_one_lead(tmp_path: Path) -> None:
+    """Nothing was to be flushed since, so nobody has noticed it before the master is killed."""
+    settings = {"flushDiskType": "SYNC_FLUSH"}
+    async with FailoverCluster(tmp_path, 3, settings, machines=True, lossy=True) as group:
+        await group.send()
+        await group.all_in_set()
+        for _ in range(20):
+            assert await group.send() == 1
+        disk = group.machines[2].disk
+        assert disk is not None
+        disk.tell("slow", 300)
+        try:
+            group.kill(1)
+            begun = time.monotonic()
+            assert await group.send() == 3
+            pause = time.monotonic() - begun
+            await group.start(1)
+            await group.found(lambda each: each.sync_state_set == {1, 3})
+        finally:
+            disk.tell("slow", 0)
+        await group.all_in_set(60)
+        assert await group.master() == 3
+        judged(group, await group.logs())
+    print(f"a pause of {pause:.2f} s")
+
+
 async def test_masters_that_are_stopped_in_order_hand_over_first(tmp_path: Path) -> None:
     pauses = []
     async with FailoverCluster(tmp_path, 3) as group:

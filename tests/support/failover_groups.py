@@ -73,6 +73,8 @@ class MemoryOffice(Generic[C]):
         self.fault: Exception | None = None
         """What ``show`` raises."""
         self.disk_failed = False
+        self.unwritable = False
+        """Whether its files cannot be written, or the disk hangs on them; the log's flushes have not seen that."""
         self.whole = sys.maxsize
         """Up to where its log has whole records."""
 
@@ -84,13 +86,19 @@ class MemoryOffice(Generic[C]):
 
     async def note(self, epochs: Epochs) -> None:
         await self.writes.wait()
+        self._write()
         self._machine.disk.epochs = epochs
 
     def kept(self) -> Group | None:
         return self._machine.disk.group
 
     async def keep(self, group: Group) -> None:
+        self._write()
         self._machine.disk.group = group
+
+    def _write(self) -> None:
+        if self.unwritable:
+            raise OSError("the disk fails, or hangs")
 
     @property
     def shown_end(self) -> int:

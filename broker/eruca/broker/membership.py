@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from errno import ETIMEDOUT
@@ -93,8 +94,9 @@ class Membership:
     def fault(self) -> str | None:
         """Why this broker does not copy the master's log; None while it does."""
         store = self._broker.store
-        if store.flush_hangs:
-            return f"its disk hangs: a flush of the log has not returned for {flush.HANGS:g} s"
+        if store.flush_hangs or self._office.hangs:
+            what = "a flush of the log" if store.flush_hangs else "a write of the group's files"
+            return f"its disk hangs: {what} has not returned for {flush.HANGS:g} s"
         refusal = store.replicator.refusal if store.flush_fault is None else store.refusal
         return refusal if refusal is not None or self._links.master.connected else self._why_no_master()
 
@@ -215,6 +217,10 @@ class _Office:
         self._confirmation = confirmation
         self._restart = restart
         self._files = ThreadPoolExecutor(1, thread_name_prefix="failover-files")
+        self._unwritten = 0
+        """How many writes of files have not returned."""
+        self._since = 0.0
+        """Since when there are such."""
         self._takes: bool | None = None
         """Whether it was shown last that sends are taken, since this broker leads or does not."""
         self._number = 0
@@ -226,8 +232,12 @@ class _Office:
 
     @property
     def disk_failed(self) -> bool:
-        store = self._broker.store
-        return store.flush_fault is not None or store.flush_hangs
+        return self._broker.store.flush_fault is not None or self._broker.store.flush_hangs or self.hangs
+
+    @property
+    def hangs(self) -> bool:
+        """Whether writes of files have not returned for as long as a flush that hangs."""
+        return self._unwritten > 0 and time.monotonic() - self._since >= flush.HANGS
 
     def epochs(self) -> Epochs:
         return read_epochs(self._root)
@@ -253,13 +263,22 @@ class _Office:
 
         Raises OSError.
         """
+        at_once = self._broker.store.flush_hangs or self.hangs
+        if not self._unwritten:
+            self._since = time.monotonic()
+        self._unwritten += 1
         written = asyncio.get_running_loop().run_in_executor(self._files, partial(work, *args, **kwargs))
+        written.add_done_callback(self._returned)
         try:
-            async with asyncio.timeout(0 if self._broker.store.flush_hangs else flush.HANGS):
+            async with asyncio.timeout(0 if at_once else flush.HANGS):
                 await asyncio.shield(written)
         except TimeoutError:
             written.add_done_callback(_written_late)
             raise OSError(ETIMEDOUT, "the disk hangs") from None
+
+    def _returned(self, written: asyncio.Future[None]) -> None:
+        self._unwritten -= 1
+        self._since = time.monotonic()
 
     async def close(self) -> None:
         """Write nothing more."""

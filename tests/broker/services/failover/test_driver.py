@@ -142,6 +142,44 @@ async def test_a_master_whose_disk_has_failed_names_another_one_and_neither_stan
     assert await group.led() is third
 
 
+async def test_who_cannot_write_a_file_is_not_elected_and_another_one_is(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    """It has flushed all of its log before, and learns only now that its disk hangs, or takes no more."""
+    await three(group)
+    heir = group.machines[2]
+    heir.office.unwritable = True
+    await group.kill(1)
+    etcd.expire(KEYS.master)
+    third = await group.led(by=3, members={3})
+    third.put(2)
+    heir.office.unwritable = False
+    await group.led(by=3, members={2, 3})
+    await group.all_have(12)
+
+
+async def test_who_left_a_silent_master_and_could_not_stand_follows_it_again(
+    group: MemoryGroup[FakeClient], etcd: FakeCoordinator
+) -> None:
+    """The master puts its key again in the same epoch."""
+    master = await three(group)
+    await group.kill(3)
+    await group.led(by=1, members={1, 2})
+    heir = group.machines[2]
+    heir.office.unwritable = True
+    heir.slept = 3000
+    master.coordinator.cut_off = True
+    etcd.expire(KEYS.master)
+    await until(lambda: heir.links.master is None)
+    heir.slept = 0
+    master.coordinator.cut_off = False
+    await until(lambda: KEYS.master in etcd.keys)
+    heir.office.unwritable = False
+    master.put(2)
+    await group.led(by=1, members={1, 2})
+    await group.all_have(12)
+
+
 async def test_a_master_whose_disk_hangs_names_another_one_and_follows_it_when_the_disk_goes_on(
     group: MemoryGroup[FakeClient],
 ) -> None:

@@ -578,8 +578,7 @@ class Driver:
             self._etcd.give_up(view.master_revision)
             return
         now = self._monotonic()
-        heard = self._links.master_heard()
-        named = is_named(view, member)
+        heard, named = self._links.master_heard(), is_named(view, member)
         if heard is not None and now - heard < self._pace.silence * 1000 and not named:
             return
         if not self._rules.may_stand(member, view.known):
@@ -589,12 +588,13 @@ class Driver:
             case Verdict.STAND:
                 self._etcd.stands = None
                 await self._leave()
+                self._unsettled = self._unsettled or not await self.kept.is_written_again()
                 if not self._unsettled:
                     await self._step(MasterSilent())
+                elif member.state is FOLLOWING:
+                    self.member = replace(self.member, state=State.JOINING)
             case Verdict.SAY:
                 mine = member.candidate(self._me.priority)
                 self._etcd.stands = Standing(view.known.revision, mine.epoch, mine.end, mine.priority, mine.has_tables)
                 self._stood_at = now
                 self._etcd.want()
-            case Verdict.WAIT:
-                pass

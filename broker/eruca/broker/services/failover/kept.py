@@ -21,6 +21,8 @@ class Kept:
     def __init__(self, office: Office) -> None:
         self.group: Group | None = None
         self._office = office
+        self._told = False
+        """Whether the log says that it cannot be written."""
 
     def load(self) -> None:
         """Know what was kept in a former life. Raises OSError."""
@@ -38,6 +40,20 @@ class Kept:
             log.error(
                 "group_not_kept", fault=str(fault), consequence="if etcd loses the group, this broker cannot tell"
             )
+
+    async def is_written_again(self) -> bool:
+        """Whether the disk takes it once more: who is to lead is not to find out afterwards that its disk hangs."""
+        if self.group is None:
+            return True
+        try:
+            await self._office.keep(self.group)
+        except OSError as fault:
+            if not self._told:
+                log.error("not_electable", fault=str(fault), consequence="this broker does not stand for election")
+            self._told = True
+        else:
+            self._told = False
+        return not self._told
 
     def why_forgotten(self, group: Group | None, epoch: int) -> str | None:
         """Why etcd knows less than this broker, whose log has ``epoch``; None while it does not.
