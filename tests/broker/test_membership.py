@@ -596,7 +596,29 @@ async def test_a_master_whose_log_cannot_be_flushed_any_more_hands_over(group: G
         await equal(one, two)
 
 
-@pytest.mark.slow
+async def test_a_former_master_whose_disk_fails_sends_pulls_to_the_next_one(group: Group) -> None:
+    """It does not follow that one: what is new is never here."""
+    one, two = [await group.start(number, sync_flush=True) for number in (1, 2)]
+    await group.led({1, 2})
+    assert await sent(one, 2) == [0, 0]
+    await equal(one, two)
+    waits = {**PULL, "queueOffset": "2", "sysFlag": "6", "suspendTimeoutMillis": "15000"}
+    reader = await Peer().connect(one.app.address)
+    held = asyncio.create_task(reader.ask(11, waits, within=20))
+    await until(lambda: len(one.broker.holds) == 1)
+    one.disk.unflushable = True
+    assert (await one.ask(SEND, message(), b"on no disk", within=20)).code == 14
+    await until(lambda: two.broker.accepting)
+    answers = [await held]
+    for offset in ("2", "7"):
+        answers.append(await reader.ask(11, {**waits, "queueOffset": offset}))
+    places = [(each.code, each.fields["suggestWhichBrokerId"], each.fields["nextBeginOffset"]) for each in answers]
+    assert places == [(20, "2", "2"), (20, "2", "2"), (20, "2", "7")]
+    assert (await reader.ask(11, PULL)).code == 0, "what was stored is read here, too"
+    await reader.close()
+    one.disk.unflushable = False
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sync_flush", [False, True])
 async def test_a_master_whose_disk_hangs_hands_over_and_follows_when_it_goes_on(group: Group, sync_flush: bool) -> None:

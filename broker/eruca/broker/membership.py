@@ -43,6 +43,7 @@ from eruca.broker.store.group_file import read_group, write_group
 from eruca.protocol.codes import ResponseCode
 from eruca.remoting.clock import boottime_ms
 from eruca.remoting.listener import Listener
+from eruca.remoting.tasks import end
 
 HANDED_OVER_WITHIN = 6.0
 """Seconds for another broker to take the mastership over before this one stops without that."""
@@ -221,6 +222,7 @@ class _Office:
         """How many writes of files have not returned."""
         self._since = 0.0
         """Since when there are such."""
+        self._sends_away: asyncio.Task[None] | None = None
         self._takes: bool | None = None
         """Whether it was shown last that sends are taken, since this broker leads or does not."""
         self._number = 0
@@ -282,6 +284,7 @@ class _Office:
 
     async def close(self) -> None:
         """Write nothing more."""
+        await self._stop_sending_away()
         await asyncio.to_thread(self._files.shutdown)
 
     @property
@@ -318,9 +321,25 @@ class _Office:
     async def follow(self) -> None:
         led = self._broker.accepting
         self.resign()
+        if led and self.disk_failed:
+            await self._stop_sending_away()
+            self._sends_away = self._broker.tasks.start("pulls to the next master", self._send_away())
         if led and self._broker.relay is not None:
             self._broker.relay.follow()
         await self._broker.role.follow()
+
+    async def _stop_sending_away(self) -> None:
+        if self._sends_away is not None:
+            await end([self._sends_away])
+            self._sends_away = None
+
+    async def _send_away(self) -> None:
+        """End the pulls that wait here for messages which will not come, when there is another master."""
+        part = self._broker.group_part
+        if part is not None:
+            await part.driver.until(lambda: part.leader() is not None)
+            self._broker.holds.end_all()
+        await asyncio.get_running_loop().create_future()  # a task of a broker ends when it is cancelled
 
     def resign(self) -> None:
         """Acknowledge nothing any more."""

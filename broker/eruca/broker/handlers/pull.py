@@ -108,7 +108,7 @@ def _first(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: Go
         and broker.offsets.has_room(ask.consumer_group, ask.topic, ask.queue_id)
     ):
         broker.offsets.commit(ask.consumer_group, ask.topic, ask.queue_id, ask.commit_offset)
-    if ask.sys_flag & SUSPEND and _code(ask, got) == ResponseCode.PULL_NOT_FOUND:
+    if ask.sys_flag & SUSPEND and _code(ask, got) == ResponseCode.PULL_NOT_FOUND and _elsewhere(broker) is None:
         config = broker.config
         millis = ask.suspend_timeout_millis if config.long_polling_enable else config.short_polling_time_mills
         hold = _enter(broker, call, max(millis, 0) / 1000, admitted)
@@ -162,7 +162,7 @@ def _too_many_held(broker: Broker) -> Refused:
 def _hold_on(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: Got, hold: Hold) -> Hold | None:
     """A new hold for the remaining time, if no new message passed the filter and all of them were examined."""
     ask = call.header
-    if got.status is not GetStatus.NO_MATCHED_MESSAGE or not hold.rest:
+    if got.status is not GetStatus.NO_MATCHED_MESSAGE or not hold.rest or _elsewhere(broker) is not None:
         return None
     if got.next_begin_offset < broker.store.max_offset(ask.topic, ask.queue_id):
         return None
@@ -312,9 +312,26 @@ def _answer(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: G
         key = ask.consumer_group, ask.topic, ask.queue_id
         broker.statistics.got(*key, got.message_count, got.size, got.next_begin_offset)
         return Reply(0, reply, got.buffers, "FOUND")
+    master = _elsewhere(broker)
+    if master is not None:
+        reply.suggest_which_broker_id, reply.next_begin_offset = master, ask.queue_offset
+        if got.status in _READ:
+            reply.next_begin_offset = got.next_begin_offset
+        return Reply(ResponseCode.PULL_RETRY_IMMEDIATELY, reply, b"", got.status.name)
     if code == ResponseCode.PULL_OFFSET_MOVED:
         code = _offset_moved(broker, ask, admitted.group, got, reply)
     return Reply(code, reply, b"", got.status.name)
+
+
+def _elsewhere(broker: Broker) -> int | None:
+    """The number of the master of the group, where this broker cannot follow it, as its disk fails or hangs.
+
+    Clients whose route is old know that broker as a slave, by this number: what is new is there.
+    """
+    store, part = broker.store, broker.group_part
+    if part is None or part.group is None or (store.flush_fault is None and not store.flush_hangs):
+        return None
+    return part.group.master_broker_id if part.leader() is not None else None
 
 
 def _next(broker: Broker, ask: PullMessage, got: Got) -> int:

@@ -176,6 +176,10 @@ class Holds:
             hold.dropped = True
         self._wake(woken)
 
+    def end_all(self) -> None:
+        """Wake all pulls that wait now."""
+        self._wake([hold for holds in self._waiting.values() for hold in holds])
+
     def _wake(self, woken: list[Hold]) -> None:
         for hold in woken[:WOKEN_AT_ONCE]:
             hold.end()
