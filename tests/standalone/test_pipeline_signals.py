@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -51,6 +52,41 @@ def inside(module: str, work: Callable[[], None]) -> Callable[[], None]:
     assert isinstance(work, FunctionType)
     there = {**work.__globals__, "__name__": module}
     return FunctionType(work.__code__, there, closure=work.__closure__)
+
+
+WHILE_IMPORTING = """
+import os, sys
+class Signals:
+    def find_spec(self, name, *_):
+        if name == "{module}":
+            os.kill(os.getpid(), {number})
+sys.meta_path.insert(0, Signals())
+sys.argv = ["eruca", "pipeline", "archive", "-n", "mq:9876", "--topic", "t", "--to", "lake"]
+from eruca.standalone.start import main
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["eruca.standalone.cli", "eruca.standalone.pipeline.charts"])
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_a_command_that_is_still_being_imported(number: signal.Signals, module: str) -> None:
+    program = [sys.executable, "-c", WHILE_IMPORTING.format(module=module, number=int(number))]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 128 + number
+    assert done.stderr == f"eruca pipeline: stopped by {number.name}, before anything was begun. Run it again.\n"
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_what_is_imported_early_leaves_the_signals_as_they_were(number: signal.Signals) -> None:
+    program = (
+        "import signal; from eruca.standalone.pipeline import early; "
+        f"before = signal.getsignal({int(number)}); early.listen(); "
+        "from eruca.standalone.pipeline.signals import StopSignals\n"
+        "with StopSignals(str): pass\n"
+        f"assert signal.getsignal({int(number)}) is before"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -28,12 +28,11 @@ from eruca.spark_connector.causes import cause_of
 from eruca.spark_connector.errors import NotInstalled
 from eruca.spark_connector.runtime.installed import missing
 from eruca.standalone.pipeline.charts import bars, shortened
+from eruca.standalone.pipeline.early import STOPPED
 from eruca.standalone.pipeline.signals import StopSignals, hush_py4j
 
 FAILED = 1
 FOUND = 3
-STOPPED = 128
-"""Plus the number of the signal."""
 LINE_EVERY = 5.0
 """Seconds between two lines of progress without a terminal."""
 NARROW = len("17:30:01.123")

@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
+from eruca.standalone.pipeline import early
+
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 CANCEL_EVERY: Final = 0.2
 """Seconds between two cancellations: the work may start more jobs meanwhile."""
@@ -43,7 +45,7 @@ class StopSignals:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        self._before = {number: signal.getsignal(number) for number in SIGNALS}
+        self._before = {number: early.handler_before(number) for number in SIGNALS}
         self.listen()
         return self
 
