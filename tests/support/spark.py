@@ -87,9 +87,9 @@ class Topic:
         self._producer.start()
         self.grow(cluster, queues)
 
-    def grow(self, cluster: Cluster, queues: int) -> None:
-        """Make the topic with so many queues, or give it more."""
-        ask = CreateTopic(topic=self.name, read_queue_nums=queues, write_queue_nums=queues, perm=6)
+    def grow(self, cluster: Cluster, queues: int, *, perm: int = 6) -> None:
+        """Make the topic with so many queues, or give it more, or another permission."""
+        ask = CreateTopic(topic=self.name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
 
         async def create() -> None:
             async with PullConsumer(nameserver=cluster.address) as admin:

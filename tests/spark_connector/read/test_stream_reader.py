@@ -156,6 +156,29 @@ def test_queues_that_are_taken_away_are_told_at_once_and_given_back_are_read_on(
     assert read(strict) == 8
 
 
+@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
+def test_a_topic_that_may_not_be_read_is_told_at_once(
+    cluster: ErucaCluster, topic: Topic, fail_on_data_loss: str
+) -> None:
+    topic.fill(8)
+    source = reader(topic, startingOffsets="earliest", failOnDataLoss=fail_on_data_loss)
+    first = source.latestOffset(source.initialOffset(), ALL)
+    topic.grow(cluster, 4, perm=2)
+
+    def read() -> int:
+        parts = source.partitions(source.initialOffset(), first)
+        return sum(batch.num_rows for part in parts for batch in source.read(part))
+
+    began = monotonic()
+    with pytest.raises(
+        SourceError, match=r"^broker-a lets nobody read .* \(the topic\[.* forbidden\): .*mqadmin updateTopicPerm"
+    ):
+        read()
+    assert monotonic() - began < 60, "nobody waits for brokerLossTimeoutMs"
+    topic.grow(cluster, 4)
+    assert read() == 8
+
+
 def test_the_report_follows_finished_batches_only(topic: Topic) -> None:
     topic.fill(8)
     source = reader(topic, startingOffsets="earliest", commitGroup="reporting", commitIntervalMs="0")

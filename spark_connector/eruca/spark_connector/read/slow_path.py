@@ -14,12 +14,12 @@ from functools import partial
 from itertools import count
 
 from eruca.client import MessageQueue, PullConsumer, PullResult, PullStatus
-from eruca.client.errors import BrokerRefused, ClientError
+from eruca.client.errors import AccessDenied, BrokerRefused, ClientError
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.options import Options
 from eruca.spark_connector.read.spans import BATCH_BYTES, Chunk, Span, Spans
 from eruca.spark_connector.runtime.replicas import MASTER, SLAVE, UNREACHABLE, ReplicaChoice, has_other_replica
-from eruca.spark_connector.runtime.retry import retry_while_away
+from eruca.spark_connector.runtime.retry import forbidden, retry_while_away
 
 log = logging.getLogger("eruca.spark")
 IDLE_BACKOFF_SECONDS = (0.1, 0.2, 0.4, 0.8)
@@ -97,6 +97,14 @@ class SlowPuller:
                 f"{queue.broker_name} was asked several times for {queue}, and did not answer within "
                 f"{self._options.pull_timeout_ms} ms (pullTimeoutMs): look whether it is alive and not too busy "
                 f"({error})."
+            ) from error
+        except BrokerRefused as error:
+            if isinstance(error, AccessDenied) or not forbidden(error):
+                raise
+            raise SourceError(
+                f"{queue.broker_name} lets nobody read {queue} now ({error.remark}): the topic, the group "
+                f"{self._consumer.group} or the broker has no permission to be read. Give it back (mqadmin "
+                "updateTopicPerm, updateSubGroup -s true, or brokerPermission) and start the query again."
             ) from error
 
     async def _pull_of_a_replica(self, queue: MessageQueue, start: int, end: int) -> PullResult:

@@ -18,12 +18,14 @@ from typing import TypeVar
 from eruca.client import MessageQueue, PullConsumer
 from eruca.client.errors import (
     BrokerNotFound,
+    BrokerRefused,
     BrokerUnreachable,
     CallTimeout,
     ClientError,
     NameserverUnreachable,
     TopicNotFound,
 )
+from eruca.protocol.codes import ResponseCode
 from eruca.spark_connector.errors import SourceError
 
 T = TypeVar("T")
@@ -57,7 +59,7 @@ async def retry(
             return await work()
         except ClientError as error:
             passed = time.monotonic() - began
-            if not error.retriable or passed >= (math.inf if within is None else within):
+            if not error.retriable or forbidden(error) or passed >= (math.inf if within is None else within):
                 raise
             if within is None and (
                 attempt >= len(waits)
@@ -69,6 +71,11 @@ async def retry(
         with suppress(ClientError):
             await consumer.fetch_queues(topic)
     raise AssertionError("the loop has no end")
+
+
+def forbidden(error: ClientError) -> bool:
+    """Whether a broker refuses for want of a permission: a send would try another broker, here there is none."""
+    return isinstance(error, BrokerRefused) and error.code == ResponseCode.NO_PERMISSION
 
 
 async def retry_while_away(
