@@ -181,6 +181,38 @@ def test_queues_that_are_taken_away_are_told_at_once(apache_sql: ApacheCluster, 
     topic.close()
 
 
+def test_a_topic_that_was_made_again_or_may_not_be_read_is_told(
+    apache_sql: ApacheCluster, fresh: Callable[[str], str]
+) -> None:
+    topic = Topic(apache_sql, fresh("SparkAgain"), 2)
+    topic.fill(6)
+    given = {"nameServer": topic.name_server, "subscribe": topic.name, "startingOffsets": "earliest"}
+
+    def stream(**more: str) -> StreamReader:
+        return StreamReader(read_options({**given, **more}, streaming=True), default_schema(), 2)
+
+    reader = stream()
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    topic.grow(apache_sql, 2, perm=2)
+    with pytest.raises(SourceError, match=r"lets nobody read .* forbidden\): "):
+        [*reader.read(reader.partitions(reader.initialOffset(), end)[0])]
+    deleted = eruca_mqadmin(("deleteTopic", "-n", apache_sql.address, "-c", "JudgeCluster", "-t", topic.name))
+    assert deleted.exit == 0, deleted
+    with pytest.raises(SourceError, match=r"up to 3, but now it ends at 0: the topic was deleted"):
+        stream().latestOffset(end, ReadAllAvailable())
+    topic.grow(apache_sql, 2)
+    topic.fill(8)
+
+    with pytest.raises(SourceError, match=r"the message at 2 is another one now.* created again"):
+        stream().latestOffset(end, ReadAllAvailable())
+    careless = stream(failOnDataLoss="false")
+    after = careless.latestOffset(end, ReadAllAvailable())
+    parts = careless.partitions(end, after)
+    assert sum(batch.num_rows for part in parts for batch in careless.read(part)) == 8
+    assert stream().latestOffset(after, ReadAllAvailable()) is after
+    topic.close()
+
+
 def test_a_batch_has_about_as_many_bytes_as_it_may(apache_sql: ApacheCluster, fresh: Callable[[str], str]) -> None:
     topic = Topic(apache_sql, fresh("SparkBytes"), 1)
     for size in (800, 100_000, 800):

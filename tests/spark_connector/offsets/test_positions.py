@@ -10,6 +10,7 @@ from eruca.protocol.queues import MessageQueue
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.offsets.positions import (
     INITIAL,
+    Mark,
     OffsetRange,
     StreamOffset,
     first_end,
@@ -30,6 +31,19 @@ def through_a_checkpoint(offset: StreamOffset) -> StreamOffset | None:
 @given(st.dictionaries(queues, st.integers(0, 2**62)))
 def test_positions_survive_their_text(positions: dict[MessageQueue, int]) -> None:
     assert read_positions(json.loads(json.dumps(write_positions(positions)))) == positions
+
+
+marks = st.builds(Mark, st.integers(0, 2**62), st.integers(-1, 2**62), st.integers(0, 2**62))
+
+
+@given(st.dictionaries(queues, st.tuples(st.integers(0, 2**62), st.none() | marks)))
+def test_marks_survive_a_checkpoint_and_may_be_missing(there: dict[MessageQueue, tuple[int, Mark | None]]) -> None:
+    known = {queue: mark for queue, (_, mark) in there.items() if mark is not None}
+    offset = StreamOffset({queue: end for queue, (end, _) in there.items()}, marks=known)
+
+    assert through_a_checkpoint(offset) == offset
+    before = {name: value for name, value in offset.to_json().items() if name != "marks"}
+    assert StreamOffset.from_json(before) == StreamOffset(offset.queues), "a checkpoint of an earlier version"
 
 
 def test_the_first_batch_is_fixed_by_its_end_alone() -> None:
@@ -78,7 +92,17 @@ def test_a_queue_that_was_made_anew_goes_back() -> None:
     assert end is not None and end.since(since) == [OffsetRange(A, 0, 3)]
 
 
+def test_a_queue_that_was_made_anew_and_is_as_long_as_before_is_read_again() -> None:
+    since = StreamOffset({A: 3, B: 1})
+    end = next_end(since, {A: 0}, {A: 3, B: 1})
+
+    assert end is not None and end.since(since) == [OffsetRange(A, 0, 3)]
+
+
 def test_the_offset_of_another_source_is_refused() -> None:
+    for mark in ([1, 2], [1, 2, "3"], [1, 2, True], 1, {"offset": 1}):
+        with pytest.raises(SourceError, match=r'"0": .* is no mark of a queue.* Use another checkpointLocation'):
+            StreamOffset.from_json({"queues": {}, "marks": {"t": {"b": {"0": mark}}}})
     for theirs in ({"topic": {"0": 3}}, {"queues": 3}, 3, "3", None, [3]):
         with pytest.raises(SourceError, match="Use another checkpointLocation"):
             StreamOffset.from_json(theirs)

@@ -289,9 +289,9 @@ def test_the_broker_judges_sql_before_a_message_is_read(topic: Topic, monkeypatc
     async def pull(self: PullConsumer, queue: MessageQueue, *_: object, **__: object) -> None:
         pulls.append(queue)
 
-    monkeypatch.setattr(PullConsumer, "pull", pull)
     known = stream(topic, startingOffsets="earliest")
     at = known.latestOffset(known.initialOffset(), ReadMaxRows(4))
+    monkeypatch.setattr(PullConsumer, "pull", pull)
     for bad in ("n >> 3", "n = "):
         with pytest.raises(SourceError, match="refuses sqlFilter="):
             batch(topic, sqlFilter=bad).partitions()

@@ -25,6 +25,7 @@ from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.options import read_options
 from eruca.spark_connector.read.batch import BatchReader
 from eruca.spark_connector.read.stream import StreamReader
+from eruca.spark_connector.runtime import clients
 from eruca.spark_connector.runtime import retry as retries
 from eruca.spark_connector.runtime.clients import ClusterClients
 from eruca.spark_connector.runtime.retry import retry
@@ -339,7 +340,7 @@ def test_what_is_settled_before_the_first_pull_waits_for_a_broker_too(
 
 @pytest.mark.parametrize("chosen", CHOSEN, ids=[*map(str, CHOSEN)])
 def test_a_topic_that_was_deleted_is_told_at_once(
-    own: ErucaCluster, source: tuple[Topic, StreamReader], chosen: dict[str, str]
+    own: ErucaCluster, source: tuple[Topic, StreamReader], chosen: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     reader, patient = stream(own, **chosen), stream(own, **chosen, failOnDataLoss="false")
     end = reader.latestOffset(reader.initialOffset(), ALL)
@@ -348,6 +349,15 @@ def test_a_topic_that_was_deleted_is_told_at_once(
 
     with pytest.raises(SourceError, match=r"up to 3, but now it ends at 0: the topic was deleted \(and perhaps"):
         reader.latestOffset(end, ALL)
+    clients.close_this_process()  # as in a new run, which finds no route to it
+    with pytest.raises(SourceError, match=r"up to 3, but now it ends at 0: the topic was deleted \(and perhaps"):
+        stream(own, **chosen).latestOffset(end, ALL)
+    gone = patient.latestOffset(end, ALL)
+    assert rows(patient, end, gone) == 0 and patient.latestOffset(gone, ALL) is gone
+    assert (
+        len(re.findall(r"it ends at 0: the topic was deleted .* goes on with what was stored since", caplog.text)) == 2
+    )
+    assert stream(own, **chosen).latestOffset(gone, ALL) is gone, "what was told counts no more"
     again = Topic(own, "outages", 2)
     again.fill(4)
     again.close()

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from eruca.client import MessageQueue, PullConsumer
-from eruca.client.errors import ClientError, NameserverUnreachable
+from eruca.client.errors import BrokerNotFound, ClientError, NameserverUnreachable
 from eruca.spark_connector.errors import SourceError
 from eruca.spark_connector.offsets import bounds
 from eruca.spark_connector.offsets.discovery import find_queues
@@ -37,6 +37,8 @@ class EndOffsets:
     """Where queues begin that the query has not read, or that end before what it has read."""
     unseen: Exception | None = None
     """Why no new queues could be looked for."""
+    gone: frozenset[MessageQueue] = frozenset()
+    """Known queues that no nameserver names now, or whose broker does not answer."""
 
     def joined(self, later: EndOffsets, brokers: Collection[str]) -> EndOffsets:
         """These ends, and those of the queues of these brokers that only ``later`` has."""
@@ -69,14 +71,23 @@ async def reachable_end_offsets(
     by says nothing of a begin.
     """
     unseen: Exception | None = None
-    queues: set[MessageQueue] = {*known}
+    named: list[MessageQueue] = []
     try:
-        queues.update(await find_queues(consumer, options))
+        named = await find_queues(consumer, options)
     except (NameserverUnreachable, SourceError) as error:
         if not known:
             raise
         unseen = error
+    queues = {*known, *named}
     answered, away = await _reachable(queues, partial(bounds.end, consumer))
+    if any(isinstance(error, BrokerNotFound) for error in away.values()) and await _learn_brokers(consumer):
+        unknown = {queue for queue in queues if isinstance(away.get(queue.broker_name), BrokerNotFound)}
+        answered_now, away_now = await _reachable(unknown, partial(bounds.end, consumer))
+        answered.update(answered_now)
+        away = {
+            **{broker: error for broker, error in away.items() if not isinstance(error, BrokerNotFound)},
+            **away_now,
+        }
     ends = _by_replica(answered)
     fresh = {
         queue
@@ -87,7 +98,17 @@ async def reachable_end_offsets(
     for queue in answered:
         away.pop(queue.broker_name, None)
     offsets = {queue: end for queue, end in ends.offsets.items() if queue in began or queue not in fresh}
-    return EndOffsets(offsets, ends.by_slave, {**away, **away_meanwhile}, began, unseen)
+    gone = frozenset(queue for queue in known if queue not in named or queue not in offsets)
+    return EndOffsets(offsets, ends.by_slave, {**away, **away_meanwhile}, began, unseen, gone)
+
+
+async def _learn_brokers(consumer: PullConsumer) -> bool:
+    """Ask a nameserver for all brokers: the route of a topic that was deleted names none."""
+    try:
+        consumer.session.directory.learn(await consumer.session.cluster())
+    except ClientError:
+        return False
+    return True
 
 
 async def _reachable(

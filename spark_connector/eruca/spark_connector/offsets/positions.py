@@ -12,13 +12,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 from eruca.protocol.queues import MessageQueue
 from eruca.spark_connector.errors import SourceError
 
+T = TypeVar("T")
+
 Positions = Mapping[MessageQueue, int]
 """An offset, or a time, by queue."""
+
+
+class Mark(NamedTuple):
+    """What a message of a queue is known by: a queue that was made again has another message at its offset."""
+
+    offset: int
+    stored: int
+    """Its store time in ms."""
+    place: int
+    """Its physical offset, the same at each replica."""
+
+
+Marks = Mapping[MessageQueue, Mark]
+"""A message by queue, at most as far as the query is."""
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -37,19 +53,35 @@ def read_positions(value: Any, *, least: int = 0, rest: bool = False) -> dict[Me
     Raises ValueError.
     """
     result: dict[MessageQueue, int] = {}
+    for topic, broker, queue, number in _entries(value):
+        numbered = (queue.isascii() and queue.isdecimal()) or (rest and queue == REST)
+        if not numbered or not isinstance(number, int) or isinstance(number, bool) or number < least:
+            raise ValueError(
+                f'{topic}, {broker}: "{queue}": {number!r} is expected to be a queue id and a whole number '
+                f"from {least} on"
+            )
+        place = MessageQueue(topic, broker, _REST_ID if queue == REST else int(queue))
+        if place in result:
+            raise ValueError(f"{topic}, {broker}: the queue {int(queue)} is named twice")
+        result[place] = number
+    return result
+
+
+def _entries(value: Any) -> Iterable[tuple[str, str, str, Any]]:
+    """What the form has, as topic, broker, queue, and what stands there. Raises ValueError."""
     for topic, brokers in _items(value, "a topic"):
         for broker, queues in _items(brokers, f"a broker of {topic}"):
-            for queue, number in _items(queues, f"a queue of {topic} at {broker}"):
-                numbered = (queue.isascii() and queue.isdecimal()) or (rest and queue == REST)
-                if not numbered or not isinstance(number, int) or isinstance(number, bool) or number < least:
-                    raise ValueError(
-                        f'{topic}, {broker}: "{queue}": {number!r} is expected to be a queue id and a whole number '
-                        f"from {least} on"
-                    )
-                place = MessageQueue(topic, broker, _REST_ID if queue == REST else int(queue))
-                if place in result:
-                    raise ValueError(f"{topic}, {broker}: the queue {int(queue)} is named twice")
-                result[place] = number
+            for queue, there in _items(queues, f"a queue of {topic} at {broker}"):
+                yield topic, broker, queue, there
+
+
+def _read_marks(value: Any) -> dict[MessageQueue, Mark]:
+    result: dict[MessageQueue, Mark] = {}
+    for topic, broker, queue, there in _entries(value):
+        whole = isinstance(there, list) and len(there) == len(Mark._fields) and all(type(each) is int for each in there)
+        if not whole or not (queue.isascii() and queue.isdecimal()):
+            raise ValueError(f'{topic}, {broker}: "{queue}": {there!r} is no mark of a queue')
+        result[MessageQueue(topic, broker, int(queue))] = Mark(*there)
     return result
 
 
@@ -91,9 +123,9 @@ def _items(value: Any, what: str) -> Iterable[tuple[str, Any]]:
     return items
 
 
-def write_positions(positions: Positions) -> dict[str, dict[str, dict[str, int]]]:
+def write_positions(positions: Mapping[MessageQueue, T]) -> dict[str, dict[str, dict[str, T]]]:
     """The form ``{topic: {broker: {queue: number}}}``, in order."""
-    result: dict[str, dict[str, dict[str, int]]] = {}
+    result: dict[str, dict[str, dict[str, T]]] = {}
     for queue in sorted(positions):
         brokers = result.setdefault(queue.topic, {})
         brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = positions[queue]
@@ -102,16 +134,22 @@ def write_positions(positions: Positions) -> dict[str, dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class StreamOffset:
-    """Where a stream stands: the next offset of each queue, and where the queues new in this batch began."""
+    """Where a stream stands: the next offset of each queue, and where the queues new in this batch began.
+
+    ``marks`` tell whether a queue is still the one that was read; checkpoints of earlier versions have none.
+    """
 
     queues: Positions
     began: Positions = field(default_factory=dict)
+    marks: Marks = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The form that goes into the checkpoint."""
         value: dict[str, Any] = {"queues": write_positions(self.queues)}
         if self.began:
             value["began"] = write_positions(self.began)
+        if self.marks:
+            value["marks"] = write_positions({queue: [*mark] for queue, mark in self.marks.items()})
         return value
 
     @classmethod
@@ -125,7 +163,8 @@ class StreamOffset:
         try:
             if not isinstance(value, Mapping):
                 raise ValueError("it is no JSON object")
-            return cls(read_positions(value["queues"]), read_positions(value.get("began", {})))
+            began, marks = value.get("began", {}), value.get("marks", {})
+            return cls(read_positions(value["queues"]), read_positions(began), _read_marks(marks))
         except (KeyError, ValueError) as error:
             reason = f"it has no {error}" if isinstance(error, KeyError) else error
             raise SourceError(
@@ -181,7 +220,7 @@ def next_end(since: StreamOffset, began: Positions, latest: Positions, limit: in
         ends = share_out(start, ends, limit)
     # A new queue is in no offset before it has a message.
     ends = {queue: end for queue, end in ends.items() if queue in since.queues or end > start[queue]}
-    if ends == since.queues:
+    if ends == since.queues and not any(begin < ends[queue] for queue, begin in began.items() if queue in ends):
         return None
     return StreamOffset(ends, {queue: begin for queue, begin in began.items() if queue in ends})
 

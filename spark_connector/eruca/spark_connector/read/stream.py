@@ -15,7 +15,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -34,11 +34,12 @@ from pyspark.sql.types import StructType
 from eruca.client import MessageQueue, PullConsumer
 from eruca.remoting.clock import now_ms
 from eruca.spark_connector.errors import GroupReset, SourceError
-from eruca.spark_connector.offsets import bounds, group_offsets, sizes
+from eruca.spark_connector.offsets import group_offsets, lives, sizes
 from eruca.spark_connector.offsets.discovery import chooses
 from eruca.spark_connector.offsets.end_offsets import EndOffsets, end_offsets, reachable_end_offsets
 from eruca.spark_connector.offsets.positions import (
     INITIAL,
+    Marks,
     Positions,
     StreamOffset,
     first_end,
@@ -76,6 +77,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._away: dict[str, float] = {}
         self._unseen = False
         self._target: EndOffsets | None = None
+        self._lives = lives.Lives()
+        self._planned = False
+        self._told: set[str] = set()
         self._reports: deque[Positions] = deque(maxlen=REPORTS_KEPT)
         self._confirmed: Positions = {}
         self._reported_at = -math.inf
@@ -114,6 +118,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next batch; ``start`` itself where there is nothing to do. Raises SourceError."""
         since = StreamOffset.from_json(start)
         cluster = clients.this_process()
+        self._planned = True
         if since is None:
             end = cluster.call(self._options.access, lambda consumer: self._plan_first(consumer, limit))
         else:
@@ -136,6 +141,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 following = next_end(since, began, ends)
                 assert following is not None, "a message was left"
             end = following
+        end = cluster.call(self._options.access, partial(self._lives.mark, since=since, end=end))
         self._last_batch_at = time.monotonic()
         return end.to_json()
 
@@ -154,7 +160,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stop = StreamOffset.from_json(end)
         if stop is None or start == end:
             return []
-        planned = plan_partitions(stop.since(StreamOffset.from_json(start)), self._options, self._parallelism)
+        since = StreamOffset.from_json(start)
+        ranges = stop.since(since)
+        if not self._planned:  # by this process: a batch that an earlier one has not finished
+            known = since.marks if since is not None else {}
+            marks = {**stop.marks, **{queue: mark for queue, mark in known.items() if queue not in stop.began}}
+            to_read = {each.queue for each in ranges}
+            other = clients.this_process().call(
+                self._options.access, lambda consumer: self._replaced(consumer, marks, stop.queues, to_read)
+            )
+            ranges = [each for each in ranges if each.queue not in other]
+        planned = plan_partitions(ranges, self._options, self._parallelism)
         log.info("rocketmq %s", describe(planned))
         return planned
 
@@ -196,16 +212,38 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._checked = True
         behind = {queue: end for queue, end in latest.offsets.items() if end < since.queues.get(queue, 0)}
         lost = [queue for queue in behind if queue not in latest.by_slave]
-        if lost and self._options.fail_on_data_loss:
-            raise SourceError(
-                f"The query has read {lost[0]} up to {since.queues[lost[0]]}, but now it ends at {behind[lost[0]]}: "
-                "the topic was deleted (and perhaps created again), or its broker lost data. "
-                "Set failOnDataLoss=false to go on from its beginning."
+        for queue in lost:
+            self._tell_loss(
+                f"The query has read {queue} up to {since.queues[queue]}, but now it ends at {behind[queue]}: "
+                "the topic was deleted (and perhaps created again), or its broker lost data."
             )
+        other = await self._replaced(consumer, since.marks, since.queues, latest.offsets.keys() - behind.keys())
         fresh = [queue for queue in latest.offsets if queue not in since.queues]
+        again = [*lost, *other]
         known = {queue: latest.began[queue] for queue in (*fresh, *lost) if queue in latest.began}
-        unknown = [queue for queue in (*fresh, *lost) if queue not in known]
-        return {**known, **await ask_each(consumer, unknown, partial(bounds.min_offset, consumer))}
+        known = {queue: begin for queue, begin in known.items() if queue not in since.marks}
+        unknown = [queue for queue in (*fresh, *again) if queue not in known]
+        return {**known, **await ask_each(consumer, unknown, partial(lives.begin_after, consumer, since.marks))}
+
+    async def _replaced(
+        self, consumer: PullConsumer, marks: Marks, read: Positions, queues: Collection[MessageQueue]
+    ) -> list[MessageQueue]:
+        """The queues that are not those any more which the query has read; failOnDataLoss decides."""
+        found = await self._lives.replaced(consumer, marks, queues)
+        for queue, there in sorted(found.items()):
+            self._tell_loss(lives.sentence(queue, read[queue], marks[queue], there))
+        return sorted(found)
+
+    def _tell_loss(self, sentence: str) -> None:
+        """Raise SourceError, or with failOnDataLoss=false log it once."""
+        if self._options.fail_on_data_loss:
+            raise SourceError(
+                f"{sentence} Set failOnDataLoss=false to go on with what was stored since, or use another "
+                "checkpointLocation."
+            )
+        if sentence not in self._told:
+            self._told.add(sentence)
+            log.warning("%s The query goes on with what was stored since.", sentence)
 
     def _look(self) -> EndOffsets:
         """Where the queues end, asked for at most once in latestOffsetCacheMs."""
@@ -222,6 +260,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         self._latest_at = time.monotonic()
         self._notice_lost(found)
+        self._lives.looked(found.gone)
         if found.offsets:
             self._latest = found
         return found
