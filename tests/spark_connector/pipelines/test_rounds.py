@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import threading
 import time
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from eruca.admin.cli import run as mqadmin
 from eruca.client import MessageQueue
 from eruca.client.sync import PullConsumer
 from eruca.remoting.clock import now_ms
@@ -22,6 +25,7 @@ from eruca.spark_connector.pipelines.endpoint import Endpoint
 from eruca.spark_connector.pipelines.folders import Folders
 from eruca.spark_connector.pipelines.rounds import Round, Rounds, _go_on
 from tests.spark_connector.pipelines.windows import WINDOW, fill, let_a_window_end, written
+from tests.support.eruca import ErucaCluster
 from tests.support.spark import Topic
 
 Run = Callable[..., RollupSummary]
@@ -179,3 +183,21 @@ def test_a_plan_survives_its_text(spark: SparkSession, topic: Topic, tmp_path: P
     found = rounds.next(99, skip_lost=False)
     assert found is not None and (found.start, found.end) == (60, 80)
     assert rounds.next(500, skip_lost=False) == found, "what was planned is done first"
+
+
+def test_a_topic_that_was_made_again_is_noticed_however_long_it_is(
+    cluster: ErucaCluster, spark: SparkSession, run: Run, topic: Topic, tmp_path: Path
+) -> None:
+    fill(topic, 20)
+    let_a_window_end()
+    assert run().messages == 20
+    out = io.StringIO()
+    asyncio.run(mqadmin(("deleteTopic", "-n", cluster.address, "-c", "JudgeCluster", "-t", topic.name), {}, out, out))
+    topic.grow(cluster, 4)
+    fill(topic, 40)
+    let_a_window_end()
+
+    with pytest.raises(SourceError, match=r"was read up to 5, but what was stored since begins at 0: .*--skip-lost"):
+        run()
+    assert run(skip_lost=True).messages == 40
+    assert run().messages == 0

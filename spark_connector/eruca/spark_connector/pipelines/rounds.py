@@ -106,6 +106,8 @@ class Rounds:
         oldest = self._endpoint.beginnings(queues)
         if last is not None:
             first = _go_on(last.following, oldest, self._endpoint.ends(queues), skip_lost=skip_lost)
+            stored_since = self._endpoint.offsets_from(queues, last.end - self.margin)
+            first = _of_one_life(last.following, first, stored_since, skip_lost=skip_lost)
         elif start:
             first = self._endpoint.offsets_from(queues, max(0, start - self.margin))
         else:
@@ -161,6 +163,23 @@ def _go_on(following: Positions, oldest: Positions, ends: Positions, *, skip_los
             )
         first[queue] = begin if ends[queue] < at else max(at, begin)
     return first
+
+
+def _of_one_life(
+    following: Positions, first: Mapping[MessageQueue, int], stored_since: Positions, *, skip_lost: bool
+) -> dict[MessageQueue, int]:
+    """``first``, or what was stored since the last round where that begins earlier: the queue was made again."""
+    begin = dict(first)
+    for queue, at in following.items():
+        if queue in begin and stored_since[queue] < min(at, begin[queue]):
+            if not skip_lost:
+                raise SourceError(
+                    f"{queue} was read up to {at}, but what was stored since begins at {stored_since[queue]}: "
+                    "the topic was created again, or its broker lost data. "
+                    "With skip_lost (--skip-lost) it is gone on there."
+                )
+            begin[queue] = stored_since[queue]
+    return begin
 
 
 def _spell(value: Any) -> str:
