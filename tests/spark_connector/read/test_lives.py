@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,8 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from eruca.admin.cli import run as mqadmin
 from eruca.client import MessageQueue, PullConsumer, PullStatus
 from eruca.spark_connector.errors import SourceError
-from eruca.spark_connector.offsets import lives
-from eruca.spark_connector.offsets.lives import Lives
+from eruca.spark_connector.offsets.lives import CHECK_SECONDS, Lives
 from eruca.spark_connector.offsets.positions import StreamOffset
 from eruca.spark_connector.options import read_options
 from eruca.spark_connector.read.stream import StreamReader
@@ -34,9 +35,20 @@ ANOTHER = (
 )
 
 
-def stream(topic: Topic, **options: str) -> StreamReader:
+class Clock:
+    """A clock in the test's hand, in seconds."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def stream(topic: Topic, clock: Callable[[], float] = time.monotonic, **options: str) -> StreamReader:
     given = {"nameServer": topic.name_server, "subscribe": topic.name, "latestOffsetCacheMs": "0", **options}
-    return StreamReader(read_options({"startingOffsets": "earliest", **given}, streaming=True), default_schema(), 2)
+    asked = read_options({"startingOffsets": "earliest", **given}, streaming=True)
+    return StreamReader(asked, default_schema(), 2, clock)
 
 
 def planned(source: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> dict[int, tuple[int, int]]:
@@ -77,21 +89,21 @@ def test_another_topic_of_the_same_length_or_more_is_noticed_by_the_next_run(
     assert strict.latestOffset(after, ALL) is after, "what is there now is what was read"
 
 
-def test_a_stream_that_runs_notices_it_with_its_next_look_at_marks(
-    cluster: ErucaCluster, topic: Topic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lives, "CHECK_SECONDS", 0.0)
+def test_a_stream_that_runs_notices_it_with_its_next_look_at_marks(cluster: ErucaCluster, topic: Topic) -> None:
+    clock = Clock()
     topic.fill(12)
-    strict, careless = (stream(topic, failOnDataLoss=each, minOffsetsPerTrigger="1000") for each in ("true", "false"))
+    strict, careless = (
+        stream(topic, clock, failOnDataLoss=each, minOffsetsPerTrigger="1000") for each in ("true", "false")
+    )
     ends = {each: each.latestOffset(each.initialOffset(), ALL) for each in (strict, careless)}
     for reader, end in ends.items():
         assert reader.latestOffset(end, ALL) is end
     make_again(cluster, topic, 16)
 
+    clock.now += CHECK_SECONDS
     with pytest.raises(SourceError, match=ANOTHER):
         strict.latestOffset(ends[strict], ALL)
-    for seconds in (0.0, 600.0, 600.0):  # also where it waits for more meanwhile
-        monkeypatch.setattr(lives, "CHECK_SECONDS", seconds)
+    for _ in range(3):  # also where it waits for more meanwhile
         assert careless.latestOffset(ends[careless], careless.getDefaultReadLimit()) is ends[careless]
     after = careless.latestOffset(ends[careless], ALL)
     assert planned(careless, ends[careless], after) == {queue: (0, 4) for queue in range(4)}
@@ -207,7 +219,7 @@ async def test_only_what_was_replaced_is_taken_for_it(begin: int, steps: list[tu
     broker, queue = Broker(), MessageQueue("t", "b", 0)
     broker.write(begin)
     consumer = cast(PullConsumer, broker)
-    read = await Lives().mark(consumer, None, StreamOffset({queue: begin}))
+    read = await Lives(time.monotonic).mark(consumer, None, StreamOffset({queue: begin}))
     last = broker.log[begin - 1]
     for step, size in steps:
         if step == "write":
@@ -219,7 +231,7 @@ async def test_only_what_was_replaced_is_taken_for_it(begin: int, steps: list[tu
         else:
             broker.gone = min(len(broker.log), broker.gone + size)
 
-    found = await Lives().replaced(consumer, read.marks, {queue})
+    found = await Lives(time.monotonic).replaced(consumer, read.marks, {queue})
 
     there = broker.log[begin - 1] if broker.gone < begin <= len(broker.log) else last
     assert set(found) == ({queue} if there != last else set())

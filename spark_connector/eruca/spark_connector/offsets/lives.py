@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -25,9 +24,10 @@ CHECK_SECONDS = 30.0
 
 
 class Lives:
-    """What a running query knows of the lives of its queues."""
+    """What a running query knows of the lives of its queues; ``monotonic`` gives seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
         self._checked: dict[MessageQueue, float] = {}
         self._silent: dict[MessageQueue, float] = {}
         self._deleted: dict[MessageQueue, int] = {}
@@ -44,7 +44,7 @@ class Lives:
 
     async def replaced(self, consumer: PullConsumer, marks: Marks, queues: Collection[MessageQueue]) -> Marks:
         """What is at the offsets of those marks whose message is another one now; only ``queues`` are asked."""
-        now = time.monotonic()
+        now = self._monotonic()
         due = {
             queue: mark.offset
             for queue, mark in marks.items()
@@ -82,14 +82,14 @@ class Lives:
             elif queue not in kept or (queue in old and old[queue] in (kept[queue], None)):
                 kept[queue] = there
                 self._old.discard(queue)
-                self._checked[queue] = time.monotonic()
+                self._checked[queue] = self._monotonic()
             else:
                 self._checked.pop(queue, None)
         return replace(end, marks=kept)
 
     async def _ask(self, consumer: PullConsumer, places: Positions) -> dict[MessageQueue, Mark | None]:
         """The messages at these offsets, None where there is none; not of queues whose broker was just silent."""
-        now = time.monotonic()
+        now = self._monotonic()
         asked = [each for each in places if now - self._silent.get(each, -math.inf) >= CHECK_SECONDS]
         answers = await asyncio.gather(
             *(_mark_at(consumer, queue, places[queue]) for queue in asked), return_exceptions=True
@@ -99,7 +99,7 @@ class Lives:
             if not isinstance(answer, BaseException):
                 found[queue] = answer
             elif isinstance(answer, ClientError):  # the task that reads says what is wrong
-                self._silent[queue] = time.monotonic()
+                self._silent[queue] = self._monotonic()
             else:
                 raise answer
         return found

@@ -15,7 +15,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -63,9 +63,18 @@ REPORTS_KEPT = 100
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads micro-batches; ``parallelism`` is how many tasks can run at once."""
+    """Reads micro-batches; ``parallelism`` is how many tasks can run at once.
 
-    def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
+    ``monotonic`` says, in seconds, when queues are compared with those that were read.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        schema: StructType,
+        parallelism: int,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._options = options
         self._schema = schema
         self._parallelism = parallelism
@@ -77,7 +86,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._away: dict[str, float] = {}
         self._unseen = False
         self._target: EndOffsets | None = None
-        self._lives = lives.Lives()
+        self._lives = lives.Lives(monotonic)
         self._planned = False
         self._told: set[str] = set()
         self._reports: deque[Positions] = deque(maxlen=REPORTS_KEPT)
