@@ -96,7 +96,7 @@ def whose(queue: MessageQueue) -> tuple[MessageQueue, ...]:
     """What may stand for a queue in an option, the closest first: it comes before the others."""
     topic, broker = queue.topic, queue.broker_name
     places = ((topic, broker), (topic, REST), (REST, broker), (REST, REST))
-    return (queue, *(MessageQueue(*place, _REST_ID) for place in places))
+    return tuple(MessageQueue(*place, number) for place in places for number in (queue.queue_id, _REST_ID))
 
 
 def read_assignment(value: Any) -> dict[str, dict[str, tuple[int, ...]]]:
