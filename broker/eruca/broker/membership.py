@@ -22,6 +22,7 @@ import structlog
 
 from eruca.broker.broker import Broker
 from eruca.broker.coordination.port import Coordinator
+from eruca.broker.failover.election import lacks_epochs
 from eruca.broker.failover.epochs import Epochs
 from eruca.broker.failover.events import Copied, TablesChanged
 from eruca.broker.failover.group import Group
@@ -110,6 +111,12 @@ class Membership:
             return (
                 f"{NO_MASTER}: broker {member.broker_id} has another store than etcd knows, and only these brokers "
                 f"with their stores may be elected: {able}; bring its former disk back, or see no-master in the runbook"
+            )
+        if lacks_epochs(group, member.epoch, member.end):
+            return (
+                f"{NO_MASTER}: broker {member.broker_id} has lost the list of its epochs (epochFileCheckpoint), and is "
+                f"elected only after it has followed another one of these brokers: {able}; start them, or see no-master "
+                "in the runbook"
             )
         return f"{NO_MASTER}: nobody leads, and only these brokers may be elected: {able}; start them"
 

@@ -18,10 +18,16 @@ def candidate(broker_id: int, store: str, end: int, *, epoch: int = 1, priority:
 
 
 def test_only_the_set_stands_with_the_stores_it_has() -> None:
-    assert may_stand(GROUP, 1, "b", epoch=1)
-    assert not may_stand(GROUP, 1, "another disk", epoch=1)
-    assert not may_stand(GROUP, 3, "d", epoch=1)
-    assert not may_stand(GROUP, 1, "b", epoch=2)  # etcd was restored: it knows less than the log
+    assert may_stand(GROUP, 1, "b", epoch=1, end=9)
+    assert not may_stand(GROUP, 1, "another disk", epoch=1, end=9)
+    assert not may_stand(GROUP, 3, "d", epoch=1, end=9)
+    assert not may_stand(GROUP, 1, "b", epoch=2, end=9)  # etcd was restored: it knows less than the log
+
+
+def test_who_has_lost_its_list_of_epochs_follows_first() -> None:
+    assert not may_stand(GROUP, 1, "b", epoch=0, end=9)
+    assert may_stand(GROUP, 1, "b", epoch=0, end=0)  # nothing was written
+    assert may_stand(found(0, "a"), 0, "a", epoch=0, end=9)  # a founder: its list is written after it was elected
 
 
 def test_the_longest_log_goes_first_then_the_priority() -> None:

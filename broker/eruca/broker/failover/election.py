@@ -27,12 +27,18 @@ class Candidate(NamedTuple):
     """``Member.has_tables``."""
 
 
-def may_stand(group: Group, broker_id: int, store: str, epoch: int) -> bool:
-    """Whether a broker whose log has entries up to ``epoch`` has all that the group has acknowledged.
+def may_stand(group: Group, broker_id: int, store: str, epoch: int, end: int) -> bool:
+    """Whether a broker whose log has entries up to ``epoch``, and ends at ``end``, has all that was acknowledged.
 
     A log with a newer epoch than etcd's: etcd was restored or emptied, and knows nothing.
     """
-    return group.has(broker_id, store) and epoch <= group.master_epoch
+    return group.has(broker_id, store) and epoch <= group.master_epoch and not lacks_epochs(group, epoch, end)
+
+
+def lacks_epochs(group: Group, epoch: int, end: int) -> bool:
+    """Whether a log that others of the set have, too, has lost the list of its epochs: what it would begin as a master
+    would have nothing in common with theirs. A founder whose list was not written yet is alone in the set."""
+    return not epoch and end > 0 and len(group.sync_state_set) > 1
 
 
 def first(group: Group, candidates: Iterable[Candidate]) -> Candidate | None:
@@ -41,7 +47,7 @@ def first(group: Group, candidates: Iterable[Candidate]) -> Candidate | None:
     All of them have all messages that were acknowledged. But one that was killed has lost the commits and locks that it
     kept in memory, and the others have them.
     """
-    able = [each for each in candidates if may_stand(group, each.broker_id, each.store, each.epoch)]
+    able = [each for each in candidates if may_stand(group, each.broker_id, each.store, each.epoch, each.end)]
     return min(able, key=lambda each: (not each.has_tables, _rank(each)), default=None)
 
 
