@@ -543,6 +543,28 @@ async def test_a_broker_without_a_master_says_who_may_be_elected(group: Group) -
     await until(lambda: "broker 1 has another store" in one.broker.readiness.reasons.get("master", ""))
 
 
+async def test_a_broker_that_has_lost_the_list_of_its_epochs_follows_before_it_leads(group: Group) -> None:
+    one, two = await group.start(1), await group.start(2)
+    await group.led({1, 2})
+    assert await sent(one, 3) == [0] * 3
+    await equal(one, two)
+    group.etcd.away = True  # the set stays as it is
+    await group.stop(2)
+    await group.stop(1)
+    group.etcd.away = False
+    group.etcd.expire(KEYS.master)
+    for lost in (two.folder / "store").glob("epochFileCheckpoint*"):
+        lost.unlink()
+    with capture_logs() as said:
+        two = await group.start(2)
+        await until(lambda: any(line["event"] == "not_electable" for line in said))
+    assert "broker 2 has lost the list of its epochs" in two.broker.readiness.reasons["master"]
+    one = await group.start(1)
+    assert await group.led({1, 2}) is one
+    await equal(one, two)
+    assert await sent(one, 3) == [0] * 3
+
+
 async def test_a_stop_of_the_last_one_waits_for_nobody(group: Group) -> None:
     one = await group.start(1)
     await group.led({1})

@@ -53,6 +53,12 @@ class SyncFlush(Machines):
     flushes_late = True
 
 
+class LostLists(Machines):
+    """The list of a log's epochs may be lost, and the log is there."""
+
+    loses_epochs = True
+
+
 def searched(
     brokers: int, bounds: Bounds, *, most: int | None = None, machines: Machines | None = None, in_set: int = 1
 ) -> Search:
@@ -152,6 +158,14 @@ def test_two_brokers_lose_nothing_that_was_flushed_when_power_failures_tear_thei
         assert {(epoch, 1, 0), (epoch, 2, 0), (epoch, 1, 2), (epoch, 2, 2)} <= search.met
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("in_set", [1, 2])
+def test_two_brokers_lose_nothing_when_lists_of_epochs_are_lost(in_set: int) -> None:
+    search = searched(2, Bounds(messages=2, epochs=3, faults=1), machines=LostLists(), in_set=in_set)
+    for epoch in (2, 3):
+        assert {(epoch, 1, 0), (epoch, 2, 0), (epoch, 1, 2), (epoch, 2, 2)} <= search.met
+
+
 @LONG_ONLY
 @pytest.mark.parametrize(
     ("brokers", "bounds"),
@@ -170,6 +184,7 @@ def test_brokers_lose_nothing_that_was_flushed_in_more_worlds(brokers: int, boun
     [
         pytest.param(2, Bounds(1, 3, 1), Machines(), id="messages"),
         pytest.param(2, Bounds(1, 3, 1), SyncFlush(), id="messages that are flushed late"),
+        pytest.param(2, Bounds(1, 3, 1), LostLists(), id="messages and lost lists of epochs"),
         pytest.param(2, Bounds(0, 3, 1, 1), Machines(), id="tables on the disks"),
         pytest.param(2, Bounds(0, 3, 1, 1), InMemory(), id="tables in memory"),
         pytest.param(3, Bounds(0, 2, 0), Machines(), id="3 brokers"),

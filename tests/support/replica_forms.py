@@ -14,6 +14,7 @@ that one can be reached, too, and whatever goes wrong after the first one goes w
    a former life of it asked for the same (``echo``): then it would take that for its own election, and it remains.
 3. **What is known of the sets of old.** Of a group that is not etcd's any more, a broker that leads nothing uses the
    epoch and the master; and the rest to stand, in vain but for an echo: after that it reads etcd, as it could before.
+   One that has lost the list of its epochs stands when it has followed; until then it uses the size of the set, too.
 4. **Replicas that are nothing to their master.** One outside the set, and not proposed for it, that is lost, or has not
    what it needs to be taken in: what is confirmed never falls, so only another report of it changes that.
 5. **Names.** Brokers are what they are, whatever their ids: of worlds that differ in these only, one stands for all.
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from eruca.broker.failover import in_sync
+from eruca.broker.failover import election, in_sync
 from eruca.broker.failover.events import Read
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Replica, Replicas
@@ -64,7 +65,7 @@ class Forms:
             return known.group.master_epoch == epoch
         if member.proposed is not None:
             return member.proposed.master_epoch == epoch
-        return known.group.master_epoch < epoch and self._rules.may_stand(member, known)
+        return known.group.master_epoch < epoch and self._may_stand_later(member, known)
 
     def echo(self, broker: Broker) -> Group | None:
         """What a broker asks, or would ask, of an etcd that has moved on since it read it."""
@@ -73,9 +74,13 @@ class Forms:
             return None
         if member.state is State.CANDIDATE:
             return member.proposed
-        if member.state not in _FREE or not self._rules.may_stand(member, known):
+        if member.state not in _FREE or not self._may_stand_later(member, known):
             return None
         return known.group.elect(member.broker_id, member.store)._replace(sync_state_set_epoch=0)
+
+    def _may_stand_later(self, member: Member, known: Known) -> bool:
+        """Whether a member may stand, at once or when it has followed: then it has a list of epochs."""
+        return self._rules.may_stand(member if member.epochs else replace(member, end=0), known)
 
     def settled(self, broker: Broker, group: Group, *, leads: bool, awaits: bool, echoes: bool) -> Broker:
         """The form of a broker when etcd has a group, by reductions 1 to 4.
@@ -108,6 +113,8 @@ class Forms:
 
 def _remembering(member: Member, group: Group, *, awaits: bool, echoes: bool) -> Member:
     mine: frozenset[int] = frozenset((member.broker_id,)) if echoes else frozenset()
+    if echoes and election.lacks_epochs(group, member.epoch, member.sound_end):
+        mine = group.sync_state_set
     group = group._replace(sync_state_set=mine, stores=group.stores if echoes else ())
     if member.state is State.CANDIDATE or not awaits:
         group = group._replace(master_broker_id=member.broker_id)

@@ -135,6 +135,9 @@ class Machines:
     flushes_late = False
     """Whether a master gives replicas what it has not flushed yet (SYNC_FLUSH), and a power failure takes that."""
 
+    loses_epochs = False
+    """Whether the list of a log's epochs may be gone while the log is there."""
+
     def damaged_at(self, flushed: int) -> int | None:
         """What a broker knows of its log that the power failure has torn behind what was flushed."""
         return flushed
@@ -288,6 +291,8 @@ class Moves:
             return None
         step = self._rules.step(master.member, Asked(broker.member.broker_id))
         [answer] = [action.answer for action in step.actions if isinstance(action, Welcome)]
+        if not broker.member.epochs and broker.log == master.log[: len(broker.log)]:
+            answer = replace(answer, same=len(broker.log))
         moves = [self.does(flushed(broker), answer)]
         joined = moves[0].broker
         if not self._bounds.changes and joined.member.state is State.FOLLOWING:
@@ -333,6 +338,9 @@ class Moves:
                 member.broker_id, member.store, len(broker.log), member.epochs, damaged_at=member.damaged_at
             )
             yield Move((member.broker_id, "is killed"), Broker(killed, broker.log, left))
+            if self._machines.loses_epochs and member.epochs:
+                without = Broker(replace(killed, epochs=()), broker.log, left)
+                yield Move((member.broker_id, "is killed, and loses the list of its epochs"), without)
         if self._machines.flushes_late:
             yield from self._loses_power(broker, left)
             return

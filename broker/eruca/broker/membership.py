@@ -107,18 +107,18 @@ class Membership:
             return NO_MASTER
         group = view.known.group
         able = ", ".join(map(str, sorted(group.sync_state_set)))
-        if member.broker_id in group.sync_state_set and not group.has(member.broker_id, member.store):
-            return (
-                f"{NO_MASTER}: broker {member.broker_id} has another store than etcd knows, and only these brokers "
-                f"with their stores may be elected: {able}; bring its former disk back, or see no-master in the runbook"
+        number, why = member.broker_id, f"nobody leads, and only these brokers may be elected: {able}; start them"
+        if number in group.sync_state_set and not group.has(number, member.store):
+            why = (
+                f"broker {number} has another store than etcd knows, and only these brokers with their stores may be "
+                f"elected: {able}; bring its former disk back, or see no-master in the runbook"
             )
-        if lacks_epochs(group, member.epoch, member.end):
-            return (
-                f"{NO_MASTER}: broker {member.broker_id} has lost the list of its epochs (epochFileCheckpoint), and is "
-                f"elected only after it has followed another one of these brokers: {able}; start them, or see no-master "
-                "in the runbook"
+        elif lacks_epochs(group, member.epoch, member.sound_end):
+            why = (
+                f"broker {number} has lost the list of its epochs (epochFileCheckpoint), and is elected only after it "
+                f"has followed another one of these brokers: {able}; start them, or see no-master in the runbook"
             )
-        return f"{NO_MASTER}: nobody leads, and only these brokers may be elected: {able}; start them"
+        return f"{NO_MASTER}: {why}"
 
     async def start(self, ha: socket.socket) -> None:
         """Take part from now on; the broker runs as a slave. Raises StoreDamaged, OSError."""

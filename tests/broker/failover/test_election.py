@@ -26,7 +26,7 @@ def test_only_the_set_stands_with_the_stores_it_has() -> None:
 
 def test_who_has_lost_its_list_of_epochs_follows_first() -> None:
     assert not may_stand(GROUP, 1, "b", epoch=0, end=9)
-    assert may_stand(GROUP, 1, "b", epoch=0, end=0)  # nothing was written
+    assert may_stand(GROUP, 1, "b", epoch=0, end=0)  # nothing was written, or nothing of it is sound
     assert may_stand(found(0, "a"), 0, "a", epoch=0, end=9)  # a founder: its list is written after it was elected
 
 

@@ -28,7 +28,7 @@ class Candidate(NamedTuple):
 
 
 def may_stand(group: Group, broker_id: int, store: str, epoch: int, end: int) -> bool:
-    """Whether a broker whose log has entries up to ``epoch``, and ends at ``end``, has all that was acknowledged.
+    """Whether a broker whose log has entries up to ``epoch``, and is sound up to ``end``, has what was acknowledged.
 
     A log with a newer epoch than etcd's: etcd was restored or emptied, and knows nothing.
     """
@@ -37,7 +37,8 @@ def may_stand(group: Group, broker_id: int, store: str, epoch: int, end: int) ->
 
 def lacks_epochs(group: Group, epoch: int, end: int) -> bool:
     """Whether a log that others of the set have, too, has lost the list of its epochs: what it would begin as a master
-    would have nothing in common with theirs. A founder whose list was not written yet is alone in the set."""
+    would have nothing in common with theirs. A founder whose list was not written yet is alone in the set; and what
+    lies behind damage at the very beginning is in no epoch."""
     return not epoch and end > 0 and len(group.sync_state_set) > 1
 
 

@@ -194,7 +194,7 @@ class Rules:
 
     def may_stand(self, member: Member, known: Known) -> bool:
         """Whether a member has all that was acknowledged."""
-        return election.may_stand(known.group, member.broker_id, member.store, member.epoch, member.end)
+        return election.may_stand(known.group, member.broker_id, member.store, member.epoch, member.sound_end)
 
     def cut_point(self, member: Member, answer: Welcomed) -> int | None:
         """Up to where a member's log is the master's; None when nothing says that they share a byte."""

@@ -321,8 +321,9 @@ class Driver:
                 full.set_result(None)
 
     async def _step(self, event: Event) -> None:
-        if self._stored:
-            self._know_what_is_stored()
+        if self._stored and self.member.state is MASTER:
+            self.member = replace(self.member, end=max(self._stored, self.member.end))
+        self._stored = 0
         step = self._rules.step(self.member, event)
         if isinstance(event, Read | Changed):
             await self.kept.keep(step.member)
@@ -365,11 +366,6 @@ class Driver:
         if self._waiting:
             self._moved.set()
         return True
-
-    def _know_what_is_stored(self) -> None:
-        if self.member.state is MASTER:
-            self.member = replace(self.member, end=max(self._stored, self.member.end))
-        self._stored = 0
 
     def _became(self, before: Member, event: Event) -> None:
         """Another state, or another group is known."""
@@ -582,6 +578,7 @@ class Driver:
         if heard is not None and now - heard < self._pace.silence * 1000 and not named:
             return
         if not self._rules.may_stand(member, view.known):
+            self.kept.look_at_epochs(member, view.known.group)
             return
         said = Verdict.STAND if named else verdict(view, member, self._etcd.stands, now - self._stood_at, mine=self._me)
         match said:

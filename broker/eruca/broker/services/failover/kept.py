@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import structlog
 
+from eruca.broker.failover.election import lacks_epochs
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.member import Member, State
 from eruca.broker.services.failover.ports import Office
@@ -22,7 +23,7 @@ class Kept:
         self.group: Group | None = None
         self._office = office
         self._told = False
-        """Whether the log says that it cannot be written."""
+        """Whether the log says why this broker does not stand."""
 
     def load(self) -> None:
         """Know what was kept in a former life. Raises OSError."""
@@ -48,12 +49,20 @@ class Kept:
         try:
             await self._office.keep(self.group)
         except OSError as fault:
-            if not self._told:
-                log.error("not_electable", fault=str(fault), consequence="this broker does not stand for election")
-            self._told = True
+            self._not_electable(str(fault))
         else:
             self._told = False
         return not self._told
+
+    def look_at_epochs(self, member: Member, group: Group) -> None:
+        """Say it in the log when a member may not lead because it has lost the list of its epochs."""
+        if lacks_epochs(group, member.epoch, member.sound_end):
+            self._not_electable("it has lost the list of its epochs (epochFileCheckpoint), and follows before it leads")
+
+    def _not_electable(self, fault: str) -> None:
+        if not self._told:
+            log.error("not_electable", fault=fault, consequence="this broker does not stand for election")
+        self._told = True
 
     def why_forgotten(self, group: Group | None, epoch: int) -> str | None:
         """Why etcd knows less than this broker, whose log has ``epoch``; None while it does not.
