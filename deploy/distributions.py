@@ -141,7 +141,7 @@ def build(name: str, out: Path) -> None:
         with tarfile.open(sdist) as archive:
             if hasattr(tarfile, "data_filter"):  # from 3.11.4 on
                 archive.extraction_filter = tarfile.data_filter
-            archive.extractall(unpacked)
+            archive.extractall(unpacked)  # noqa: S202 - the filter is set
         (source,) = unpacked.iterdir()
         _hatchling("wheel", source, out)
         shutil.copy(sdist, out)

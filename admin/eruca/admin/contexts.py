@@ -111,7 +111,7 @@ def _printed(command: str) -> str:
     try:
         done = subprocess.run(
             shlex.split(command), capture_output=True, text=True, timeout=_PATIENCE
-        )  # the operator's own  # nosec B603
+        )  # the operator's own
     except (OSError, ValueError) as error:
         raise AdminError(f"the account's command '{command}' cannot be run: {error}") from None
     except subprocess.TimeoutExpired:

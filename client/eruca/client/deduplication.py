@@ -218,7 +218,7 @@ class SqliteMarks:
             connection = self._opened = self._open(keys[0].partition("/")[0] if keys else "")
         connection.execute("BEGIN IMMEDIATE")
         try:
-            found = f"SELECT 1 FROM {self._table} WHERE mark IN (?, ?)"  # nosec B608: the name was checked
+            found = f"SELECT 1 FROM {self._table} WHERE mark IN (?, ?)"  # the name was checked
             known = [key for key in keys if connection.execute(found, (key, _without_topic(key))).fetchone()]
             return connection, known
         except BaseException:
@@ -248,11 +248,11 @@ class SqliteMarks:
             return
         now = time.time()
         try:
-            add = f"INSERT OR REPLACE INTO {self._table} (mark, at) VALUES (?, ?)"  # nosec B608
+            add = f"INSERT OR REPLACE INTO {self._table} (mark, at) VALUES (?, ?)"
             connection.executemany(add, [(key, now) for key in done])
             if now >= self._forget_at:
                 self._forget_at = now + FORGET_EVERY
-                connection.execute(f"DELETE FROM {self._table} WHERE at < ?", (now - self._keep,))  # nosec B608
+                connection.execute(f"DELETE FROM {self._table} WHERE at < ?", (now - self._keep,))
             connection.execute("COMMIT")
         except BaseException:
             connection.rollback()
@@ -290,7 +290,7 @@ def _make_table(connection: sqlite3.Connection, table: str, group: str) -> None:
         return
     if columns:
         connection.execute(f"ALTER TABLE {table} RENAME COLUMN key TO mark")
-        connection.execute(f"UPDATE {table} SET mark = ? || mark", (f"{group}//",))  # nosec B608: the name was checked
+        connection.execute(f"UPDATE {table} SET mark = ? || mark", (f"{group}//",))  # the name was checked
     else:
         connection.execute(f"CREATE TABLE {table} (mark TEXT PRIMARY KEY, at REAL NOT NULL) WITHOUT ROWID")
 

@@ -87,20 +87,20 @@ class Outbox:
         """
         check_message(message, MAX_BODY)
         row = self._row_id()
-        add = f"INSERT INTO {self._table} (id, message) VALUES ({self._place}, {self._place})"  # nosec B608
+        add = f"INSERT INTO {self._table} (id, message) VALUES ({self._place}, {self._place})"
         self._execute(connection, add, (row, _written(message)))
         return row
 
     def first(self, connection: DatabaseConnection, most: int, after: str = "") -> list[tuple[str, Message | None]]:
         """The oldest rows behind the row ``after``; None for a text that is no message of an outbox."""
         where = f"WHERE id > {self._place} ORDER BY id LIMIT {most:d}"
-        found = self._execute(connection, f"SELECT id, message FROM {self._table} {where}", (after,))  # nosec B608
+        found = self._execute(connection, f"SELECT id, message FROM {self._table} {where}", (after,))
         return [(row, _read(row, text)) for row, text in found]
 
     def remove(self, connection: DatabaseConnection, rows: Sequence[str]) -> None:
         """Delete rows whose messages were sent, in the transaction of the caller."""
         for row in rows:
-            self._execute(connection, f"DELETE FROM {self._table} WHERE id = {self._place}", (row,))  # nosec B608
+            self._execute(connection, f"DELETE FROM {self._table} WHERE id = {self._place}", (row,))
 
     def _row_id(self) -> str:
         """An id that sorts by time, and is unique among processes."""

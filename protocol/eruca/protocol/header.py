@@ -113,7 +113,7 @@ def _compile(plan: tuple[Field, ...]) -> _Codec:
         binary.append(f" if h.{f.name} is not None: {write}" if f.optional else f" {write}")
     lines = [*dicts, *json, " return b'{' + out[1:] + b'}'", *binary, " return b''.join(out)"]
     scope: dict[str, Any] = {"encode": _encode_json, "pack": _length.pack}
-    exec("\n".join(lines), scope)  # the text is made of field names of this package's own types  # nosec B102
+    exec("\n".join(lines), scope)  # noqa: S102 - made of field names of this package's own types
     return _Codec(scope["texts"], scope["natives"], scope["json"], scope["binary"])
 
 

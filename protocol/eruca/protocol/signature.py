@@ -36,7 +36,7 @@ class SigningKey:
     __slots__ = ("_begun", "_outside")
 
     def __init__(self, secret_key: str) -> None:
-        key, sha1 = secret_key.encode(), hashlib.sha1  # the signature of 4.9 is an HMAC with SHA-1  # nosec B324
+        key, sha1 = secret_key.encode(), hashlib.sha1  # the signature of 4.9 is an HMAC with SHA-1
         block = (sha1(key).digest() if len(key) > _BLOCK else key).ljust(_BLOCK, b"\0")
         self._begun = sha1(bytes([byte ^ 0x36 for byte in block]))
         self._outside = sha1(bytes([byte ^ 0x5C for byte in block]))

@@ -67,7 +67,7 @@ class Bundle:
     def _page(self, name: str) -> str:
         request = f"{self._pages}/{name}"
         try:
-            with urllib.request.urlopen(request, timeout=_PAGE_TIME) as answer:  # http of the operator  # nosec B310
+            with urllib.request.urlopen(request, timeout=_PAGE_TIME) as answer:  # noqa: S310 - the operator's
                 return str(answer.read().decode())
         except urllib.error.HTTPError as refused:
             return str(refused.read().decode())

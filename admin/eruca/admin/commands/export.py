@@ -27,7 +27,7 @@ from eruca.protocol.fastjson import Style
 
 T = TypeVar("T")
 FOLDER = Option("f", "filePath", "the folder to write to; default /tmp/rocketmq/export", kind="file")
-_DEFAULT_FOLDER = "/tmp/rocketmq/export"  # as in 4.9.7  # nosec B108
+_DEFAULT_FOLDER = "/tmp/rocketmq/export"  # noqa: S108 - as in 4.9.7
 
 
 def _write(job: Job, name: str, content: Any) -> Shown:

@@ -37,7 +37,7 @@ from eruca.protocol.headers import pull as pulling
 from eruca.protocol.record import Record, host_text
 from eruca.remoting.operating_system import open_file
 
-BODY_DIRECTORY = Path("/tmp/rocketmq/msgbodys")  # as in 4.9.7  # nosec B108
+BODY_DIRECTORY = Path("/tmp/rocketmq/msgbodys")  # noqa: S108 - as in 4.9.7
 """The folder for the bodies of messages that were looked up."""
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 

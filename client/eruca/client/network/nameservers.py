@@ -256,7 +256,7 @@ def _read(url: str, timeout: float) -> str:
     from http.client import HTTPException
 
     try:
-        with urllib.request.urlopen(url, timeout=timeout) as answer:  # the scheme is ours  # nosec B310
+        with urllib.request.urlopen(url, timeout=timeout) as answer:  # noqa: S310 - the scheme is ours
             data: bytes = answer.read(64 * 1024)
     except HTTPException as error:
         raise ValueError(str(error)) from error

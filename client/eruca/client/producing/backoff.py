@@ -233,7 +233,7 @@ def waits_from(first: float) -> Iterator[float]:
 
 
 def _jittered(wait: float) -> float:
-    return wait * random.uniform(1 - _JITTER, 1 + _JITTER)  # no secret  # nosec B311
+    return wait * random.uniform(1 - _JITTER, 1 + _JITTER)  # no secret
 
 
 def stopped() -> StateError:

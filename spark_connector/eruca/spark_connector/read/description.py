@@ -61,7 +61,7 @@ def _scans(frame: DataFrame) -> Iterator[list[OffsetPartition]]:
         if leaf.nodeName() == _SCAN:
             planned = leaf.inputPartitions()
             pickled = [bytes(planned.apply(place).pickedPartition()) for place in range(planned.size())]
-            found = [pickle.loads(each) for each in pickled]  # nosec B301  # made by this source, for Spark's tasks
+            found = [pickle.loads(each) for each in pickled]  # noqa: S301 - made by this source, for Spark's tasks
             yield [each for each in found if isinstance(each, OffsetPartition)]  # for none Spark makes one of its own
 
 
