@@ -23,6 +23,7 @@ from eruca.broker.failover.member import State
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.parts import Part, Table
 from eruca.broker.store.epoch_file import read_epochs
+from eruca.client.network.routes import address_to_read
 from tests.broker.elected import KEYS, Group
 from tests.broker.services.replication.pairs import (
     caught_up,
@@ -639,6 +640,27 @@ async def test_a_former_master_whose_disk_fails_sends_pulls_to_the_next_one(grou
     assert (await reader.ask(11, PULL)).code == 0, "what was stored is read here, too"
     await reader.close()
     one.disk.unflushable = False
+
+
+async def test_pulls_that_a_former_master_sends_away_arrive_whatever_route_the_client_has(group: Group) -> None:
+    """In place of a broker that its route has not, a client asks the one with the next number: this one again."""
+    one, two = [await group.start(number, sync_flush=True) for number in (1, 2)]
+    await group.led({1, 2})
+    assert (await one.ask(ELECT, to(2), within=20)).code == 0
+    assert await group.led({1, 2}) is two
+    assert await sent(two, 1) == [0]
+    await equal(one, two)
+    two.disk.unflushable = True
+    assert (await two.ask(SEND, message(), b"on no disk", within=20)).code == 14
+    await until(lambda: one.broker.accepting)
+    waits = {**PULL, "queueOffset": "1", "sysFlag": "6", "suspendTimeoutMillis": "15000"}
+    old, new = {0: two.app.address, 1: one.app.address}, {0: one.app.address, 2: two.app.address}
+    for route, suggested in ((old, 0), (new, 1)):
+        async with asyncio.timeout(10):
+            while (address := address_to_read(route, suggested)) == two.app.address:
+                suggested = int((await two.ask(11, waits)).fields["suggestWhichBrokerId"])
+        assert address == one.app.address
+    two.disk.unflushable = False
 
 
 @pytest.mark.slow

@@ -14,7 +14,9 @@ from tests.support.disks import needs_lossy_disk
 from tests.support.etcd import needs_etcd
 from tests.support.failover_cluster import FailoverCluster, bodies
 from tests.support.half_messages import half
+from tests.support.peers import Answered, Peer
 from tests.support.programme import ENOUGH
+from tests.support.pulls import SUBSCRIPTION, SUSPEND, pull
 from tests.support.sends import message
 
 pytestmark = [needs_etcd, pytest.mark.processes, pytest.mark.slow, ENOUGH]
@@ -109,6 +111,71 @@ async def test_an_heir_whose_disk_hangs_lets_another_one_lead(tmp_path: Path) ->
         assert await group.master() == 3
         judged(group, await group.logs())
     print(f"a pause of {pause:.2f} s")
+
+
+@needs_lossy_disk
+async def test_a_former_master_whose_disk_hangs_answers_clients_and_sends_their_pulls_to_the_new_one(
+    tmp_path: Path,
+) -> None:
+    """It becomes a slave without its disk; each pull that finds nothing names the new master."""
+    settings = {"flushDiskType": "SYNC_FLUSH"}
+    async with FailoverCluster(tmp_path, 2, settings, machines=True, lossy=True) as group:
+        await group.send()
+        await group.all_in_set()
+        for _ in range(50):
+            assert await group.send() == 1
+        waits = pull(51, SUSPEND | SUBSCRIPTION)
+        reader = await Peer().connect(group.address(1))
+        held = asyncio.create_task(reader.ask(11, waits, within=40))
+        disk = group.machines[1].disk
+        assert disk is not None
+        disk.tell("slow", 300)
+        try:
+            await group.send(60)
+            assert await group.master() == 2
+            answers = [await held]
+            await asyncio.to_thread(group.brokers[1].wait_for_line, "former=SYNC_MASTER role=SLAVE seconds=")
+            answers.append(await reader.ask(11, waits))
+            assert [sent_away(each) for each in answers] == [(20, "2")] * 2
+        finally:
+            disk.tell("slow", 0)
+        await reader.close()
+        await group.all_in_set(60)
+        judged(group, await group.logs())
+
+
+@needs_lossy_disk
+async def test_a_former_master_whose_small_files_hang_sends_pulls_to_the_new_one_as_well(tmp_path: Path) -> None:
+    """There was nothing to flush in its log: it writes that a member of the set is gone, and that does not return."""
+    settings = {"flushDiskType": "SYNC_FLUSH"}
+    async with FailoverCluster(tmp_path, 3, settings, machines=True, lossy=True) as group:
+        await group.send()
+        await group.all_in_set()
+        waits = pull(1, SUSPEND | SUBSCRIPTION)
+        reader = await Peer().connect(group.address(1))
+        held = asyncio.create_task(reader.ask(11, waits, within=40))
+        disk = group.machines[1].disk
+        assert disk is not None
+        disk.tell("slow", 300)
+        try:
+            group.kill(2)
+            await group.led_by_another(1)
+            assert await group.master() == 3
+            answers = [await held]
+            await asyncio.to_thread(group.brokers[1].wait_for_line, "former=SYNC_MASTER role=SLAVE seconds=")
+            answers.append(await reader.ask(11, waits))
+            assert [sent_away(each) for each in answers] == [(20, "3")] * 2
+        finally:
+            disk.tell("slow", 0)
+        await reader.close()
+        await group.start(2)
+        await group.all_in_set(60)
+        judged(group, await group.logs())
+
+
+def sent_away(answer: Answered) -> tuple[int, str]:
+    """What a pull was answered, and the number of the broker that it is sent to."""
+    return answer.code, answer.fields["suggestWhichBrokerId"]
 
 
 async def test_masters_that_are_stopped_in_order_hand_over_first(tmp_path: Path) -> None:

@@ -186,12 +186,17 @@ class Duties:
         broker.store.drain()
         broker.locks.clear()
         broker.halves.forget()
-        try:
-            await broker.delays.saved()
-        except OSError as error:  # the next master finds in the log what was delivered
-            log.error("state_not_saved", error=str(error))
-        broker.take_role(wanted)
-        broker.delays.stand_by()
+        part = broker.group_part
+        if part is not None and part.disk_failed:  # who waits for the disk answers no client
+            broker.take_role(wanted)
+            broker.delays.rest()
+        else:
+            try:
+                await broker.delays.saved()
+            except OSError as error:  # the next master finds in the log what was delivered
+                log.error("state_not_saved", error=str(error))
+            broker.take_role(wanted)
+            broker.delays.stand_by()
         self._follow()
 
     async def _leave_slaves(self) -> None:

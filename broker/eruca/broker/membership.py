@@ -130,7 +130,7 @@ class Membership:
         self._listener.listen_on(ha)
         self._links.start()
         await self.driver.start()
-        broker.group_part = GroupPart(self.driver, Desk(self._end, self._hold, self._resume))
+        broker.group_part = GroupPart(self.driver, Desk(self._end, self._hold, self._resume, self._disk_failed))
         if broker.relay is not None:
             broker.relay.part = broker.group_part
             last = self.driver.kept.group
@@ -172,6 +172,9 @@ class Membership:
 
     def _end(self) -> int:
         return self._broker.store.replicator.end_offset
+
+    def _disk_failed(self) -> bool:
+        return self._office.disk_failed
 
     def _hold(self) -> None:
         """Store nothing more, neither of clients nor by itself, until ``_resume``, or until this broker resigns."""
@@ -297,6 +300,9 @@ class _Office:
         if self._broker.role.is_slave:
             store.replicator.cut_part()
         await store.flushed()
+        delays = self._broker.delays
+        if self._broker.role.is_slave and not delays.copied.begun and not self.disk_failed:
+            delays.stand_by()
         return store.replicator.end_offset
 
     def append(self, frame: Frame) -> int:

@@ -6,6 +6,7 @@ answered once; a held pull occupies nothing but its hold.
 
 from __future__ import annotations
 
+from random import getrandbits
 from time import monotonic
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from eruca.broker.handlers.clients import MOST_TAGS, class_filter_refused, filte
 from eruca.broker.services import matchers
 from eruca.broker.services.admission import FAQ
 from eruca.broker.services.holds import Hold
+from eruca.broker.services.role import MASTER_ID
 from eruca.broker.store import NotInMemory
 from eruca.broker.store.results import GetStatus, Got, Matcher
 from eruca.protocol import api, names
@@ -326,12 +328,17 @@ def _answer(broker: Broker, call: Call[PullMessage], admitted: _Admitted, got: G
 def _elsewhere(broker: Broker) -> int | None:
     """The number of the master of the group, where this broker cannot follow it, as its disk fails or hangs.
 
-    Clients whose route is old know that broker as a slave, by this number: what is new is there.
+    Clients whose route is old know that broker as a slave, by this number: what is new is there. With a newer route
+    they ask who has the next number in its place, or else the master. Where that is this broker, about every other
+    answer names the master of their route.
     """
-    store, part = broker.store, broker.group_part
-    if part is None or part.group is None or (store.flush_fault is None and not store.flush_hangs):
+    part = broker.group_part
+    if part is None or part.group is None or not part.disk_failed:
         return None
-    return part.group.master_broker_id if part.leader() is not None else None
+    if part.leader() is None:
+        return None
+    master = part.group.master_broker_id
+    return MASTER_ID if master + 1 == part.broker_id and getrandbits(1) else master
 
 
 def _next(broker: Broker, ask: PullMessage, got: Got) -> int:

@@ -55,6 +55,11 @@ class CopiedDelays:
         """The end of the last whole record that was copied."""
         return self._store.replicator.whole_offset
 
+    @property
+    def begun(self) -> bool:
+        """Whether this broker tracks what its master delivers."""
+        return self._begun_at is not None
+
     def begin(self) -> None:
         """Recover what was delivered so far. Call it after the store was opened. Raises OSError.
 

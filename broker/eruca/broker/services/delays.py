@@ -123,9 +123,13 @@ class Delays:
 
     def stand_by(self) -> None:
         """Track what the master delivers, and deliver nothing, as a slave. Raises OSError."""
+        self.rest()
+        self.copied.begin()
+
+    def rest(self) -> None:
+        """Deliver nothing, and leave the disk alone, which hangs. ``stand_by`` comes before the next record."""
         self._started = False
         self._store.hold(lambda crowded: NEVER)
-        self.copied.begin()
 
     def deliver(self, now: int, passed: int) -> int:
         """Deliver what is due at ``now`` in one turn; returns when to continue (ms).

@@ -401,7 +401,7 @@ async def test_brokers_take_part_again_when_the_newest_state_is_back(
 
 def part(machine: Machine[FakeClient]) -> GroupPart:
     """What operators ask of a broker."""
-    return GroupPart(machine.driver, Desk(lambda: len(machine.disk.log), bool, bool))
+    return GroupPart(machine.driver, Desk(lambda: len(machine.disk.log), bool, bool, bool))
 
 
 async def test_a_broker_writes_the_group_again_that_etcd_has_lost_and_the_others_follow_it(

@@ -54,6 +54,8 @@ class Desk(NamedTuple):
     """Store nothing more, and refuse sends with a code that clients try again."""
     resume: Callable[[], object]
     """Store again. Raises OSError."""
+    disk_failed: Callable[[], bool]
+    """Whether its disk fails or hangs."""
 
 
 class GroupPart:
@@ -84,6 +86,11 @@ class GroupPart:
     def broker_id(self) -> int:
         """This broker's number in its group."""
         return self.driver.me.broker_id
+
+    @property
+    def disk_failed(self) -> bool:
+        """Whether this broker's disk fails or hangs, be it for the log or for a small file: then it follows nobody."""
+        return self._desk.disk_failed()
 
     def addresses(self) -> Mapping[int, str]:
         """The addresses of the brokers that are up, by their numbers; this one always."""
