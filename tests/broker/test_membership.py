@@ -542,6 +542,53 @@ async def test_a_broker_without_a_master_says_who_may_be_elected(group: Group) -
     shutil.rmtree(one.folder / "store")
     one = await group.start(1)
     await until(lambda: "broker 1 has another store" in one.broker.readiness.reasons.get("master", ""))
+    assert "bring its former disk back" in one.broker.readiness.reasons["master"], "nobody else may be elected"
+
+
+async def test_the_copy_of_a_list_of_epochs_is_as_new_as_the_list(group: Group) -> None:
+    """With an older one the next master would take the end of a former one, which nobody has confirmed, for its own."""
+    one, two = await group.start(1), await group.start(2)
+    await group.led({1, 2})
+    assert await sent(one, 3) == [0] * 3
+    await equal(one, two)
+    confirmed = end(one)
+    group.etcd.away = True  # the set stays as it is
+    await group.stop(2)
+    assert (await one.ask(SEND, message(), b"never confirmed")).code == 14
+    await group.stop(1)
+    group.etcd.away = False
+    group.etcd.expire(KEYS.master)
+    two = await group.start(2)
+    assert await group.led({2}) is two
+    assert await sent(two, 3, b"of the next master") == [0] * 3
+    await group.stop(2)
+    (two.folder / "store" / "epochFileCheckpoint").unlink()
+    two = await group.start(2)
+    assert await group.led({2}) is two
+    one = await group.start(1)
+    await until(lambda: one.app.cut_to == confirmed)
+
+
+async def test_a_broker_with_another_store_than_the_group_knows_says_whom_to_start(group: Group) -> None:
+    one, two = await group.start(1), await group.start(2)
+    await group.led({1, 2})
+    assert await sent(one, 3) == [0] * 3
+    await equal(one, two)
+    group.etcd.away = True  # the set stays as it is
+    await group.stop(2)
+    await group.stop(1)
+    group.etcd.away = False
+    group.etcd.expire(KEYS.master)
+    (one.folder / "store" / "eruca.store").unlink()
+    with capture_logs() as said:
+        one = await group.start(1)
+        await until(lambda: "start broker 2 with its store" in one.broker.readiness.reasons.get("master", ""))
+    [line] = [each for each in said if each["event"] == "not_electable"]
+    assert line["remedy"].startswith("start another broker of the syncStateSet (2)")
+    refused = str((await one.ask(ELECT, to(1))).remark)
+    assert "nobody leads the group now" in refused and "no-master" in refused
+    two = await group.start(2)
+    assert await group.led({1, 2}) is two
 
 
 async def test_a_broker_that_has_lost_the_list_of_its_epochs_follows_before_it_leads(group: Group) -> None:

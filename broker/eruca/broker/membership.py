@@ -106,17 +106,20 @@ class Membership:
         if view is None or view.known is None or view.master is not None:
             return NO_MASTER
         group = view.known.group
-        able = ", ".join(map(str, sorted(group.sync_state_set)))
-        number, why = member.broker_id, f"nobody leads, and only these brokers may be elected: {able}; start them"
+        able, number = ", ".join(map(str, sorted(group.sync_state_set))), member.broker_id
+        others = ", ".join(map(str, sorted(group.sync_state_set - {number})))
+        why = f"nobody leads, and only these brokers may be elected: {able}; start them"
         if number in group.sync_state_set and not group.has(number, member.store):
+            remedy = f"start broker {others} with its store, or " if others else ""
             why = (
                 f"broker {number} has another store than etcd knows, and only these brokers with their stores may be "
-                f"elected: {able}; bring its former disk back, or see no-master in the runbook"
+                f"elected: {able}; {remedy}bring its former disk back, or see no-master in the runbook"
             )
         elif lacks_epochs(group, member.epoch, member.sound_end):
             why = (
                 f"broker {number} has lost the list of its epochs (epochFileCheckpoint), and is elected only after it "
-                f"has followed another one of these brokers: {able}; start them, or see no-master in the runbook"
+                f"has followed another one: start broker {others}, or see no-master in the runbook if the others of "
+                "the syncStateSet have lost theirs as well"
             )
         return f"{NO_MASTER}: {why}"
 

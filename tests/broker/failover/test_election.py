@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eruca.broker.failover import in_sync
-from eruca.broker.failover.election import Candidate, after_loss, first, may_stand
+from eruca.broker.failover.election import Candidate, first, may_stand
 from eruca.broker.failover.group import found
 from eruca.broker.failover.in_sync import Replica, Report
 from eruca.broker.failover.sureness import sure, sure_until
@@ -42,13 +42,6 @@ def test_who_has_the_tables_goes_before_who_was_killed() -> None:
     assert first(GROUP, [killed, candidate(2, "c", 60)]) == candidate(2, "c", 60)
     assert first(GROUP, [killed, candidate(2, "new", 60)]) == killed
     assert first(GROUP, [killed, candidate(2, "c", 60)._replace(has_tables=False)]) == killed
-
-
-def test_after_a_power_failure_of_all_the_longest_log_stands_when_all_are_back() -> None:
-    lost = [candidate(0, "a2", 70), candidate(1, "b2", 90), candidate(2, "c2", 80)]
-    assert after_loss(GROUP, lost) == lost[1]
-    assert after_loss(GROUP, lost[:2]) is None
-    assert after_loss(GROUP, [*lost[:2], candidate(2, "c", 10)]) is None  # that one has all: it is elected
 
 
 def test_a_master_is_sure_by_its_lease_or_by_all_the_others() -> None:

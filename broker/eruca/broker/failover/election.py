@@ -52,17 +52,5 @@ def first(group: Group, candidates: Iterable[Candidate]) -> Candidate | None:
     return min(able, key=lambda each: (not each.has_tables, _rank(each)), default=None)
 
 
-def after_loss(group: Group, candidates: Iterable[Candidate]) -> Candidate | None:
-    """Who is to stand when every member of the set may have lost its end, as when the power of all failed.
-
-    Only when all of them are back: then the longest log has the most of what was acknowledged, and what it lacks nobody
-    has. None while one is away, or one has all.
-    """
-    back = {each.broker_id: each for each in candidates if each.broker_id in group.sync_state_set}
-    if back.keys() != group.sync_state_set or any(group.has(each.broker_id, each.store) for each in back.values()):
-        return None
-    return min(back.values(), key=_rank)
-
-
 def _rank(candidate: Candidate) -> tuple[int, int, int, int]:
     return -candidate.epoch, -candidate.end, candidate.priority, candidate.broker_id

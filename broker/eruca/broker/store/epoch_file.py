@@ -2,7 +2,8 @@
 
 Owns the text: the number of entries, the CRC-32 (31 bits) of the lines that follow, then ``epoch-start`` for each;
 every line ends. RocketMQ 4.9 ignores the file. Invariant: the list is on the disk when it counts as written, and one
-that is damaged is never taken for a shorter one: the log would be cut at the wrong place.
+that is damaged is never taken for a shorter one: the log would be cut at the wrong place. So the copy beside it
+(``.bak``) is never older: without the newest epoch, what that one has would count as a part of the epoch before.
 """
 
 from __future__ import annotations
@@ -57,12 +58,14 @@ def read_epochs(root: Path) -> Epochs:
 
 
 def write_epochs(root: Path, epochs: Epochs) -> None:
-    """Write the list, on the disk when this returns; the former one is kept as ``.bak``.
+    """Write the copy, and then the list; both are on the disk when this returns.
 
     Raises:
         OSError: the disk is full or fails.
     """
-    replace_file(root / NAME, encode_epochs(epochs))
+    path, content = root / NAME, encode_epochs(epochs)
+    replace_file(backup_of(path), content, backup=False)
+    replace_file(path, content, backup=False)
 
 
 def leave_group(root: Path) -> bool:

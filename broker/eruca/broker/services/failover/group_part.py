@@ -219,7 +219,11 @@ class GroupPart:
         """The group, and whom to hand over to; only the master can say it."""
         group, member = self.group, self.member
         if group is None or member.state is not State.MASTER:
-            there = f": ask broker {group.master_broker_id}, the master" if group is not None else ""
+            there = ""
+            if group is not None and self.leader() is not None:
+                there = f": ask broker {group.master_broker_id}, the master"
+            elif group is not None:
+                there = ", and nobody leads the group now, so nothing can be handed over: see no-master in the runbook"
             raise HandOverRefused(f"broker {self.broker_id} is not the master{there}")
         if broker_id is None:
             broker_id = in_sync.heir(group, member.replicas)

@@ -38,12 +38,14 @@ def note(before: Member, after: Member, event: Event) -> None:
     """A line for another state, for another syncStateSet of a master, and about a master that lost its store."""
     known = after.known
     if after.state is State.SEEKING and known is not None and _has_lost_its_store(after, known.group):
+        others = ", ".join(map(str, sorted(known.group.sync_state_set - {after.broker_id})))
+        start = f"start another broker of the syncStateSet ({others}), or " if others else ""
         log.warning(
             "not_electable",
             epoch=known.group.master_epoch,
             reason="etcd names this broker the master, but with another store: this one is new, lost its end, or was "
             "used outside of the group",
-            remedy="bring the disk with that store back, or do what the runbook says at no-master",
+            remedy=f"{start}bring the disk with that store back, or do what the runbook says at no-master",
         )
     if before.state is not after.state:
         log.info(
