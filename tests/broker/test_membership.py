@@ -20,10 +20,13 @@ from eruca.broker.failover.events import Reported
 from eruca.broker.failover.group import encode
 from eruca.broker.failover.in_sync import Report
 from eruca.broker.failover.member import State
+from eruca.broker.state.groups import Groups
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.parts import Part, Table
+from eruca.broker.state.topics import Topics
 from eruca.broker.store.epoch_file import read_epochs
 from eruca.client.network.routes import address_to_read
+from eruca.protocol.bodies import SubscriptionGroupConfig
 from tests.broker.elected import KEYS, Group
 from tests.broker.services.replication.pairs import (
     caught_up,
@@ -589,6 +592,39 @@ async def test_a_broker_with_another_store_than_the_group_knows_says_whom_to_sta
     assert "nobody leads the group now" in refused and "no-master" in refused
     two = await group.start(2)
     assert await group.led({1, 2}) is two
+
+
+@pytest.mark.parametrize("lost", ["topics.json*", "topics.json", "subscriptionGroup.json", "consumerOffset.json"])
+async def test_a_broker_that_has_lost_its_tables_follows_before_it_leads(group: Group, lost: str) -> None:
+    """All of a file, or the last change of it, as its copy has the one before."""
+    one, two = await group.start(1), await group.start(2)
+    await group.led({1, 2})
+    assert await sent(one, 3) == [0] * 3
+    for name in ("Early", "Late"):
+        assert (await one.ask(CREATE_TOPIC, TOPIC | {"topic": name})).code == 0
+        assert (await one.ask(CREATE_GROUP, {}, SubscriptionGroupConfig(group_name=name).encode())).code == 0
+        assert (await one.ask(COMMIT, COMMITTED | {"consumerGroup": name})).code == 0
+        await asyncio.gather(*(table.saved() for table in files(one)))
+    await equal(one, two)
+    group.etcd.away = True  # the set stays as it is
+    await group.stop(2)
+    await group.stop(1)
+    group.etcd.away = False
+    group.etcd.expire(KEYS.master)
+    for file in (one.folder / "store" / "config").glob(lost):
+        file.unlink()
+    with capture_logs() as said:
+        one = await group.start(1)
+        await until(lambda: "start broker 2 with its store" in one.broker.readiness.reasons.get("master", ""))
+    [line] = [each for each in said if each["event"] == "store_id_lost"]
+    assert lost.rstrip("*") in line["reason"]
+    two = await group.start(2)
+    assert await group.led({1, 2}) is two
+    assert all(b"Late" in table.part(None).entries for table in files(one))
+
+
+def files(desk: Desk) -> tuple[Topics, Groups, Offsets]:
+    return desk.broker.topics, desk.broker.groups, desk.broker.offsets
 
 
 async def test_a_broker_that_has_lost_the_list_of_its_epochs_follows_before_it_leads(group: Group) -> None:

@@ -175,6 +175,6 @@ def test_what_was_delivered_of_waiting_messages(tmp_path: Path) -> None:
 def test_a_broker_without_copies_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: what does not read counts as a file of no entries."""
     model = Model(tmp_path, "topics.json")
-    monkeypatch.setattr("eruca.broker.state.topics.read_state", lambda path, decode, table, check: None)
+    monkeypatch.setattr("eruca.broker.state.state_file.read_state", lambda *_: None)
     found, copied = model.read(model.whole[:-40])
     assert not copied and found != model.now and found != model.before

@@ -28,7 +28,7 @@ from eruca.broker.handlers.clients import connection_lost, drop_silent
 from eruca.broker.handlers.fast_path import fast_path
 from eruca.broker.handlers.former_master import passing_on
 from eruca.broker.handlers.new_topics import NewTopics
-from eruca.broker.membership import Membership
+from eruca.broker.membership import Membership, forget_lost_tables
 from eruca.broker.metrics import add_metrics
 from eruca.broker.services.advertised import AdvertisedAddress
 from eruca.broker.services.checks import fits, works_here
@@ -259,6 +259,8 @@ class BrokerApp:
             start_log.warning("group_left", reason="enableControllerMode is false: the group knows this log no more")
         await asyncio.to_thread(broker.store.finish_cut)
         broker.load()
+        if broker.confirmation is not None:
+            await asyncio.to_thread(forget_lost_tables, broker)
         await self._opened()
         if broker.confirmation is not None:
             broker.confirmation.begin()

@@ -3,7 +3,7 @@
 Owns the office (what the driver does to this broker), the HA port, and what the driver hears of the store. Decides
 nothing. Invariants: a broker of a group begins as a slave, and leads only when it was elected; nothing is stored by
 itself from the moment on in which it resigns. To cut its log off, a broker starts again: the store is closed, cut, and
-opened as at any start.
+opened as at any start. A store whose tables were lost is none of the group's, until it has got another one's.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ from eruca.broker.store import FileSystem, flush
 from eruca.broker.store.damage_mark import forget_damage, read_damage
 from eruca.broker.store.epoch_file import read_epochs, write_epochs
 from eruca.broker.store.group_file import read_group, write_group
+from eruca.broker.store.store_id import forget_store_id, read_store_id
 from eruca.protocol.codes import ResponseCode
 from eruca.remoting.clock import boottime_ms
+from eruca.remoting.files import backup_of
 from eruca.remoting.listener import Listener
 from eruca.remoting.tasks import end
 
@@ -210,6 +212,27 @@ class Membership:
                 self._links.replicas.written()
         elif reached > member.end and member.state is FOLLOWING and member.known is not None:
             self.driver.post(Copied(member.known.group.master_epoch, None, reached, member.confirmed))
+
+
+def forget_lost_tables(broker: Broker) -> None:
+    """Before the store is opened, with the tables that were read: where they lack what the group may have acknowledged,
+    take the store's id away. Then this broker leads only after it has got another one's. Raises OSError."""
+    config = broker.store.config
+    root, tables = config.store_path_root_dir, (broker.topics, broker.groups, broker.offsets, broker.filters)
+    group = read_group(root)
+    if group is None or len(group.sync_state_set) < 2 or read_store_id(root) is None:
+        return
+    faults = [
+        f"{table.path.name} was read from its copy, which lacks the last change"
+        for table in tables
+        if table.lacks_change
+    ]
+    path = broker.topics.path
+    if not path.exists() and not backup_of(path).exists() and any(config.commit_log_path.glob("*")):
+        faults.append(f"{path.name} is gone, and the log is there")
+    if faults:
+        forget_store_id(root, FileSystem())
+        log.warning("store_id_lost", reason="; ".join(faults))
 
 
 class _Office:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from eruca.broker.state.state_file import SavedState, Saver, read_state
+from eruca.broker.state.state_file import SavedState, Saver
 from eruca.protocol import bodies
 from eruca.protocol.fastjson import Style
 
@@ -25,7 +25,7 @@ class DelayOffsets(SavedState):
 
     def load(self) -> None:
         """Read ``delayOffset.json``. Raises StateUnreadable."""
-        stored = read_state(self._saver.path, bodies.DelayOffsetSerializeWrapper.decode, "offsetTable")
+        stored = self._stored(bodies.DelayOffsetSerializeWrapper.decode, "offsetTable")
         if stored is not None:
             self.table = stored.offset_table
             self._staged = dict(self.table)

@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 
 from eruca.broker.state.parts import Part, unheard
-from eruca.broker.state.state_file import SavedState, Saver, read_state
+from eruca.broker.state.state_file import SavedState, Saver
 from eruca.protocol.bloom import BloomFilter
 from eruca.protocol.bodies import ConsumerFilterData, ConsumerFilters, SubscriptionData, TopicFilters
 from eruca.protocol.fastjson import Style
@@ -90,7 +90,7 @@ class Filters(SavedState):
 
         If its bits belong to another Bloom filter, nothing is loaded, as in RocketMQ: groups register again.
         """
-        stored = read_state(self._saver.path, ConsumerFilters.decode, "filterDataByTopic")
+        stored = self._stored(ConsumerFilters.decode, "filterDataByTopic")
         if stored is None:
             return
         every = [data for topic in stored.filter_data_by_topic.values() for data in topic.group_filter_data.values()]

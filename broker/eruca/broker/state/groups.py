@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 
 from eruca.broker.state.parts import Part, chosen, gone, unheard
-from eruca.broker.state.state_file import SavedState, Saver, read_state
+from eruca.broker.state.state_file import SavedState, Saver
 from eruca.protocol import names
 from eruca.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
 from eruca.protocol.codes import ResponseCode
@@ -93,7 +93,7 @@ class Groups(SavedState):
 
     def load(self) -> None:
         """Read ``subscriptionGroup.json`` over the built-in groups. Raises StateUnreadable."""
-        stored = read_state(self._saver.path, SubscriptionGroupWrapper.decode, "subscriptionGroupTable", _check)
+        stored = self._stored(SubscriptionGroupWrapper.decode, "subscriptionGroupTable", _check)
         if stored is not None:
             self._take(stored)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from eruca.broker.state.parts import Part, chosen, gone, unheard
-from eruca.broker.state.state_file import SavedState, Saver, read_state
+from eruca.broker.state.state_file import SavedState, Saver
 from eruca.protocol import names
 from eruca.protocol.bodies import ConsumerOffsets
 from eruca.protocol.fastjson import Style
@@ -81,7 +81,7 @@ class Offsets(SavedState):
 
     def load(self) -> None:
         """Read ``consumerOffset.json``. Raises StateUnreadable."""
-        stored = read_state(self._saver.path, ConsumerOffsets.decode, "offsetTable")
+        stored = self._stored(ConsumerOffsets.decode, "offsetTable")
         if stored is not None:
             for key, queues in stored.offset_table.items():
                 self._put(_SEPARATOR.join(_split(key)), queues)

@@ -27,13 +27,17 @@ class StateUnreadable(Exception):
 
 
 def read_state(
-    path: Path, decode: Callable[[bytes], T], table: str, check: Callable[[T], None] | None = None
+    path: Path,
+    decode: Callable[[bytes], T],
+    table: str,
+    check: Callable[[T], None] | None = None,
+    on_copy: Callable[[], object] = bool,
 ) -> T | None:
     """The content of ``path``, or of ``path``.bak if it is missing, empty or damaged; None if neither exists.
 
     ``table`` is the key of the entries in such a file. A file without this key counts as damaged: one damaged byte in
     the key would else drop all entries. ``check`` raises ProtocolError for content that is readable and not allowed;
-    the copy does not stand in for that, since it lacks the last changes.
+    the copy does not stand in for that, since it lacks the last changes. ``on_copy`` is called when the copy is read.
 
     Raises StateUnreadable if nothing of what exists can be decoded: a start without it would lose the operator's
     settings. Raises NoAccess if a file may not be read.
@@ -58,8 +62,9 @@ def read_state(
             faults.append(f"{candidate}: {error}")
             continue
         _allowed(candidate, state, check)
-        if faults:
-            log.warning("state_read_from_copy", file=str(candidate), faults=faults)
+        if candidate != path:
+            log.warning("state_read_from_copy", file=str(candidate), faults=faults or [f"{path}: missing"])
+            on_copy()
         return state
     if faults:
         raise StateUnreadable(
@@ -132,6 +137,20 @@ class SavedState:
     """Base of state that lives in a file: ``saved`` and ``save`` write it."""
 
     _saver: Saver
+    lacks_change = False
+    """Whether the copy of the file was read, which lacks the last change."""
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self._saver.path
+
+    def _stored(self, decode: Callable[[bytes], T], table: str, check: Callable[[T], None] | None = None) -> T | None:
+        """What ``read_state`` says of the file. Raises StateUnreadable, NoAccess."""
+        return read_state(self._saver.path, decode, table, check, self._copy_was_read)
+
+    def _copy_was_read(self) -> None:
+        self.lacks_change = True
 
     @property
     def dirty(self) -> bool:

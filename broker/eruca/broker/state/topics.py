@@ -13,7 +13,7 @@ import structlog
 
 from eruca.broker.state.parts import Part, chosen, gone, unheard
 from eruca.broker.state.prefix_limits import PrefixLimits
-from eruca.broker.state.state_file import SavedState, Saver, read_state
+from eruca.broker.state.state_file import SavedState, Saver
 from eruca.protocol import names
 from eruca.protocol.bodies import (
     PERM_INHERIT,
@@ -133,7 +133,7 @@ class Topics(SavedState):
 
     def load(self) -> None:
         """Read ``topics.json`` over the system topics. Raises StateUnreadable."""
-        stored = read_state(self._saver.path, TopicConfigSerializeWrapper.decode, "topicConfigTable", _check)
+        stored = self._stored(TopicConfigSerializeWrapper.decode, "topicConfigTable", _check)
         if stored is not None:
             self._take(stored)
 
