@@ -56,6 +56,23 @@ def test_dead_letters_are_counted_without_a_session(topic: Topic) -> None:
     assert both.faults(behind=3, dead=2) == [f"{group} has 3 dead letters."], "said once, not for each topic"
 
 
+def test_a_group_past_the_end_of_a_topic_that_was_made_again_is_a_fault(topic: Topic) -> None:
+    topic.fill(40)
+    with PullConsumer(nameserver=topic.name_server) as consumer:
+        for queue in topic.queues:
+            consumer.update_offset(queue, 10, group="ahead")
+        assert audit(None, name_server=topic.name_server, topics=[topic.name], groups=["ahead"]).faults() == []
+        consumer.update_offset(topic.queues[2], 17, group="ahead")
+
+    found = audit(None, name_server=topic.name_server, topics=[topic.name], groups=["ahead"])
+
+    assert (found.groups[0].beyond, found.groups[0].behind) == (7, 0)
+    assert found.faults() == [
+        f"ahead on {topic.name} is 7 messages past the end: the topic was created again, or its broker lost data. "
+        "Set the offsets of the group with `mqadmin resetOffsetByTime`."
+    ]
+
+
 def test_an_audit_of_nothing_is_refused() -> None:
     with pytest.raises(BadOption, match="one topic and one group at least"):
         audit(None, name_server="127.0.0.1:1", topics=[], groups=["a"])

@@ -15,7 +15,7 @@ from eruca.client.sync import PullConsumer
 from eruca.spark_connector import BadOption
 from eruca.spark_connector.pipelines import triage
 from eruca.spark_connector.pipelines.endpoint import Endpoint
-from eruca.spark_connector.pipelines.ledger import SENDING, Ledger
+from eruca.spark_connector.pipelines.ledger import SENDING, SENT, Ledger, Letter
 from tests.spark_connector.pipelines.dead_letters import give_up
 from tests.support.spark import Topic
 
@@ -94,17 +94,34 @@ def test_letters_are_grouped_and_the_chosen_are_sent_again_once(
     assert len(sent_again(topic)) == 2, "the last one went to the group alone"
 
 
+def test_letters_of_a_topic_that_was_made_again_are_others_than_those_that_were_sent(
+    spark: SparkSession, topic: Topic, tmp_path: Path
+) -> None:
+    group, ledger = f"{topic.name}_g"[-100:], tmp_path / "ledger.jsonl"
+    asyncio.run(give_up(topic, group, letters(topic)[:1]))
+    place = "broker-a:0:0"
+    with Ledger(ledger) as book:
+        book.note([Letter(place, "of the topic before")], SENT, 5)
+    plan: dict[str, Any] = {"name_server": topic.name_server, "group": group, "ledger": ledger, "resend_all": True}
+
+    first, second = triage(spark, **plan), triage(spark, **plan)
+
+    assert (first.resent, second.resent) == ([place], [])
+    assert [(each.count, each.waiting) for each in first.causes] == [(1, 0)]
+    assert len(sent_again(topic)) == 1
+
+
 def test_a_ledger_is_one_programs_and_forgets_a_torn_line(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     with Ledger(path) as book:
-        book.note({"b:0:1": "id1"}, SENDING, 5)
+        book.note([Letter("b:0:1", "id1")], SENDING, 5)
         with pytest.raises(BadOption, match="in use by another triage"), Ledger(path):
             pass
     with path.open("a") as file:
         file.write('{"place":"b:0:2","st')
     with Ledger(path) as book:
-        assert book.states == {"b:0:1": SENDING}
-        book.note({"b:0:3": "id3"}, SENDING, 6)
+        assert book.states == {Letter("b:0:1", "id1"): SENDING}
+        book.note([Letter("b:0:3", "id3")], SENDING, 6)
     assert [json.loads(line)["place"] for line in path.read_text().splitlines()] == ["b:0:1", "b:0:3"]
     path.write_text("something else\n")
     with pytest.raises(BadOption, match=r"Line 1 of .* is none of a ledger"), Ledger(path):

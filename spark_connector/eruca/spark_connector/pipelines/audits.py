@@ -50,6 +50,11 @@ class QueueAudit:
         """Messages that the broker deleted before the group consumed them, as far as offsets show."""
         return max(0, self.oldest - self.consumed) if self.consumed is not None else 0
 
+    @property
+    def beyond(self) -> int:
+        """Messages that the group has consumed and the queue does not have: it was made again, or has lost its end."""
+        return max(0, (self.consumed or 0) - self.end)
+
 
 @dataclass(kw_only=True)
 class GroupAudit:
@@ -85,6 +90,11 @@ class GroupAudit:
         return sum(each.lost for each in self.queues)
 
     @property
+    def beyond(self) -> int:
+        """Messages that the group has consumed and the topic does not have."""
+        return sum(each.beyond for each in self.queues)
+
+    @property
     def never(self) -> bool:
         """Whether the group is past no message; brokers answer 0 where a group has no offset."""
         return not any(each.consumed for each in self.queues)
@@ -98,8 +108,8 @@ class AuditSummary:
     traces: Traces | None = None
 
     def faults(self, *, behind: int = 0, dead: int | None = None) -> list[str]:
-        """A sentence for each pair with more waiting than ``behind`` or messages lost, and each group with more than
-        ``dead``."""
+        """A sentence for each pair with more waiting than ``behind``, messages lost, or a group past the end, and each
+        group with more than ``dead``."""
         found = []
         for each in self.groups:
             who = f"{each.group} on {each.topic}"
@@ -108,6 +118,11 @@ class AuditSummary:
                 found.append(f"{who} {state} {each.behind:,} messages.")
             if each.lost:
                 found.append(f"{who} lost {each.lost:,} messages, which were deleted before it consumed them.")
+            if each.beyond:
+                found.append(
+                    f"{who} is {each.beyond:,} messages past the end: the topic was created again, or its broker lost "
+                    "data. Set the offsets of the group with `mqadmin resetOffsetByTime`."
+                )
             if dead is not None and each.dead > dead:
                 found.append(f"{each.group} has {each.dead:,} dead letters.")
         if self.traces is not None:

@@ -2,8 +2,8 @@
 
 Dead letters are what ``%DLQ%<group>`` holds: messages that the group failed on until it gave up. The topic that they
 were sent to is in RETRY_TOPIC. A cause is found in a property or in the body; RocketMQ itself keeps none.
-A letter is known by its place, ``broker:queue:offset``. What was sent again stays in the dead letters until the broker
-deletes it; the ledger says that it is done. Times are ms since 1970.
+A letter is known by its place, ``broker:queue:offset``, and its message id. What was sent again stays in the dead
+letters until the broker deletes it; the ledger says that it is done. Times are ms since 1970.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eruca.remoting.clock import now_ms
 from eruca.spark_connector.errors import BadOption, SourceError
 from eruca.spark_connector.option_parsers import group as check_group
 from eruca.spark_connector.pipelines.endpoint import Endpoint, marked
-from eruca.spark_connector.pipelines.ledger import SENDING, SENT, Ledger
+from eruca.spark_connector.pipelines.ledger import SENDING, SENT, Ledger, Letter
 from eruca.spark_connector.pipelines.progress import Progress, ProgressListener, ignore_progress, watched
 from eruca.spark_connector.pipelines.units import check_lists, read_interval
 
@@ -111,7 +111,7 @@ def triage(
         chosen = _chosen(letters, resend_causes, resend_ids, resend_all)
         if chosen is not None:
             _Resend(endpoint, group, to_group, resend_uncertain, tell).run(chosen, summary, book)
-        summary.uncertain = sorted(place for place, state in book.states.items() if state == SENDING)
+        summary.uncertain = sorted(letter.place for letter, state in book.states.items() if state == SENDING)
         with watched(spark, "of the grouping", tell):
             summary.causes = _causes(spark, letters, book)
     return summary
@@ -217,7 +217,8 @@ class _Resend:
         if homeless:
             raise SourceError(f"The dead letter {homeless[0]} does not say of which topic it was: choose others.")
         free = (None, SENDING) if self.uncertain else (None,)
-        wanted = {row["place"]: row["messageId"] or "-" for row in found if book.states.get(row["place"]) in free}
+        letters = [Letter(row["place"], row["messageId"]) for row in found]
+        wanted = [each for each in letters if book.states.get(each) in free]
         if len(wanted) > AT_ONCE:
             raise BadOption(
                 f"{len(wanted):,} letters are too many for one run: choose {AT_ONCE:,} at most, by time or cause."
@@ -226,10 +227,10 @@ class _Resend:
             return
         self.tell(Progress("sent again", 0, len(wanted)))
         book.note(wanted, SENDING, now_ms())
-        self._send(chosen.where(F.col("place").isin(*wanted)))
+        self._send(chosen.where(F.col("place").isin(*(each.place for each in wanted))))
         book.note(wanted, SENT, now_ms())
         self.tell(Progress("sent again", len(wanted), len(wanted)))
-        summary.resent = list(wanted)
+        summary.resent = [each.place for each in wanted]
 
     def _send(self, letters: DataFrame) -> None:
         run = uuid.uuid4().hex[:12]
@@ -246,9 +247,9 @@ class _Resend:
 
 def _causes(spark: SparkSession, letters: DataFrame, book: Ledger) -> list[Cause]:
     """The groups, the largest first."""
-    done = spark.createDataFrame([(place,) for place in book.states], "place string")
+    done = spark.createDataFrame(list(book.states), "place string, messageId string")
     counted = (
-        letters.join(F.broadcast(done).withColumn("done", F.lit(1)), "place", "left")
+        letters.join(F.broadcast(done).withColumn("done", F.lit(1)), ["place", "messageId"], "left")
         .groupBy("topic", "cause", F.coalesce("tags", F.lit("-")).alias("tag"))
         .agg(
             F.count("*").alias("count"),

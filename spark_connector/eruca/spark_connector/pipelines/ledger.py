@@ -2,8 +2,9 @@
 
 One JSON object a line: ``{"place": "broker:queue:offset", "id": message id, "state": "sending" or "sent", "at": ms}``;
 the last line of a place counts. "sending" is on disk before a message leaves, "sent" after it was stored: a place that
-stayed at "sending" may have left or not, and is a person's to decide. Lines are only added. One program at a time has
-a ledger.
+stayed at "sending" may have left or not, and is a person's to decide. A letter is known by its place and its message
+id: places come again where the topic of the dead letters was deleted and made again. Lines are only added. One program
+at a time has a ledger.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, NamedTuple, Self
 
 from eruca.spark_connector.errors import BadOption
 
@@ -22,12 +23,19 @@ SENDING = "sending"
 SENT = "sent"
 
 
+class Letter(NamedTuple):
+    """A dead letter: where it is, and its message id."""
+
+    place: str
+    identity: str
+
+
 class Ledger:
-    """An open ledger: ``states`` by place. Raises BadOption where the file is another program's or no ledger."""
+    """An open ledger: ``states`` by letter. Raises BadOption where the file is another program's or no ledger."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.states: dict[str, str] = {}
+        self.states: dict[Letter, str] = {}
         self._file: IO[str] | None = None
 
     def __enter__(self) -> Self:
@@ -53,7 +61,7 @@ class Ledger:
         for number, line in enumerate(lines[:-1], 1):
             try:
                 entry = json.loads(line)
-                self.states[entry["place"]] = entry["state"]
+                self.states[Letter(entry["place"], entry["id"])] = entry["state"]
             except (ValueError, KeyError, TypeError):
                 raise BadOption(f"Line {number} of {self.path} is none of a ledger: name another file.") from None
 
@@ -63,12 +71,12 @@ class Ledger:
         if self._file is not None:
             self._file.close()
 
-    def note(self, letters: Mapping[str, str], state: str, at: int) -> None:
-        """Write down, durably, a state of places with their message ids."""
+    def note(self, letters: Iterable[Letter], state: str, at: int) -> None:
+        """Write down, durably, a state of letters."""
         assert self._file is not None
-        for place, identity in letters.items():
-            entry = {"place": place, "id": identity, "state": state, "at": at}
+        for letter in letters:
+            entry = {"place": letter.place, "id": letter.identity, "state": state, "at": at}
             self._file.write(json.dumps(entry, separators=(",", ":")) + "\n")
-            self.states[place] = state
+            self.states[letter] = state
         self._file.flush()
         os.fsync(self._file.fileno())
