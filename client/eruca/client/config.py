@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from os import PathLike
 from types import UnionType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from eruca.client.compression import check_kind
 from eruca.client.environment import Variable, check_names, collected, converted, known_options, told_by_variable
@@ -27,6 +27,7 @@ from eruca.protocol.compression import MAX_BODY, Kind
 from eruca.protocol.signature import Credentials
 from eruca.remoting import Tls
 from eruca.remoting.addresses import whole_address
+from eruca.remoting.tls import WORDS, TlsWords
 
 NAMESERVER_VARIABLES = ("ROCKETMQ_NAMESRV_ADDR", "NAMESRV_ADDR")
 DEFAULT_NAMESERVER_PORT = 9876
@@ -128,6 +129,9 @@ class ClientSettings:
     waits: Waits = field(default_factory=Waits)
     header: Literal["JSON", "ROCKETMQ", "MSGPACK"] = "JSON"
     start_wait: float | None = None
+
+    tls_words: ClassVar[TlsWords] = WORDS
+    """How errors call the settings of TLS; a program in which people write others has a class of its own."""
 
     @classmethod
     def choose(cls, settings: ClientSettings | None, nameserver: str | Sequence[str] | None) -> ClientSettings:

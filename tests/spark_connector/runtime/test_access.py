@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eruca.client import ClientSettings, Credentials, Message, Tls, sync
-from eruca.spark_connector.errors import BadOption
+from eruca.spark_connector.errors import BadOption, SourceError
 from eruca.spark_connector.options import Options, read_options
+from eruca.spark_connector.read.batch import BatchReader
+from eruca.spark_connector.runtime.clients import ClusterClients
+from eruca.spark_connector.schema import default_schema
 from eruca.spark_connector.sink_options import read_sink_options
+from tests.support.certificates import Certificates
+from tests.support.eruca import ErucaCluster, ErucaNameServer
 from tests.support.spark import Topic
 
 NEEDED = {"nameServer": "mq:9876", "subscribe": "orders"}
@@ -32,20 +39,46 @@ def read(**given: str) -> Options:
 
 
 def test_options_become_settings() -> None:
-    assert read().settings == ClientSettings(nameserver="mq:9876")
-    assert read(**ACCOUNT, **TLS, namespace="tenant").settings == ClientSettings(
-        nameserver="mq:9876",
-        credentials=Credentials("the-account", "the-secret", "the-token"),
-        tls=Tls(
-            ca_file="/ca.pem",
-            certificate_file="/c.pem",
-            key_file="/k.pem",
-            key_password="open-sesame",
-            check_hostname=False,
-            server_name="mq.example",
-        ),
-        namespace="tenant",
+    assert asdict(read().settings) == asdict(ClientSettings(nameserver="mq:9876"))
+    assert asdict(read(**ACCOUNT, **TLS, namespace="tenant").settings) == asdict(
+        ClientSettings(
+            nameserver="mq:9876",
+            credentials=Credentials("the-account", "the-secret", "the-token"),
+            tls=Tls(
+                ca_file="/ca.pem",
+                certificate_file="/c.pem",
+                key_file="/k.pem",
+                key_password="open-sesame",
+                check_hostname=False,
+                server_name="mq.example",
+            ),
+            namespace="tenant",
+        )
     )
+
+
+@pytest.mark.processes
+def test_tls_that_does_not_fit_is_told_by_the_names_of_the_options(
+    cluster: ErucaCluster, fresh_clients: ClusterClients, tmp_path: Path
+) -> None:
+    def plan(address: str, **given: str) -> None:
+        options = read_options({"nameServer": address, "subscribe": "orders", **given}, streaming=False)
+        BatchReader(options, default_schema(), 1).partitions()
+
+    with pytest.raises(SourceError, match=r'then connect without TLS \(leave the option tls out, or set tls="false"\)'):
+        plan(cluster.address, tls="true")
+    server = Certificates(tmp_path).server
+    names = {"tls.server.certPath": str(server.certificate), "tls.server.keyPath": str(server.key)}
+    encrypted = ErucaNameServer(tmp_path / "encrypted", {**names, "tls.server.mode": "enforcing"})
+    try:
+        with pytest.raises(SourceError, match=r'TLS must be set here, too \(the option tls="true"\)'):
+            plan(encrypted.address)
+        with pytest.raises(
+            SourceError, match=r"is not trusted .*: name the CA that signed it with the option tlsCaFile"
+        ):
+            plan(encrypted.address, tls="true")
+    finally:
+        encrypted.stop()
 
 
 def test_queries_with_equal_options_share_a_connection() -> None:

@@ -71,10 +71,9 @@ _READERS = {frame.JSON: read_stored_json, frame.ROCKETMQ: read_stored_binary}
 """What reads plain answers to sends, which often come many at once."""
 LOOK_AT_LOOP = 0.2
 """Seconds between two looks whether the event loop stood still."""
-LOOK_FIRST = 0.5
-"""Seconds, at most, until a lost broker is looked for where a client listens to events; then up to twice as long ..."""
-LOOK_MOST = 5.0
-"""... up to this."""
+LOOK_FIRST, LOOK_MOST = 0.5, 5.0
+"""Seconds, at most, until a lost broker is looked for where a client listens to events; then twice as long, up to the
+second."""
 MEETING = 0.5
 """Seconds that a call waits at most until all brokers have the heartbeat; slow ones get it in the background."""
 
@@ -119,6 +118,7 @@ class Session:
             rename=self.names.header if self.names.rename else None,
             tls=_security(settings.tls),
             server_name=settings.tls.server_name if isinstance(settings.tls, Tls) else None,
+            tls_words=settings.tls_words,
         )
         self.nameservers = Nameservers(
             settings.nameserver_list(),

@@ -15,8 +15,19 @@ from eruca.client import ClientSettings, Credentials, Tls
 from eruca.client.errors import BadConfig
 from eruca.client.namespaces import check_namespace
 from eruca.protocol import names
+from eruca.remoting.tls import TlsWords
 from eruca.spark_connector.errors import BadOption
 from eruca.spark_connector.option_parsers import flag, option, readers_of, text
+
+
+class _Settings(ClientSettings):
+    tls_words = TlsWords(
+        on='the option tls="true"',
+        off='leave the option tls out, or set tls="false"',
+        trust="the option tlsCaFile",
+        certificate="the options tlsCertificateFile and tlsKeyFile",
+        name="say which one is expected with the option tlsServerName",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +72,7 @@ class Access:
                 check_hostname=self.tls_check_hostname,
                 server_name=self.tls_server_name,
             )
-        return ClientSettings(nameserver=self.name_server, credentials=account, tls=tls, namespace=self.namespace)
+        return _Settings(nameserver=self.name_server, credentials=account, tls=tls, namespace=self.namespace)
 
 
 def check_access(values: Mapping[str, Any]) -> None:
