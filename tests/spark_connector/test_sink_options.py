@@ -39,7 +39,7 @@ def test_defaults_and_values() -> None:
         ({"kafka.batch.size": "9"}, True, "did you mean sendBatchBytes?"),
         ({"topic": "a b"}, True, "illegal characters"),
         ({"delivery": "exactly-once"}, True, "at-least-once or transactional is expected"),
-        ({"sendbatchbytes": "5m"}, True, "a number of bytes up to 4m is expected"),
+        ({"sendbatchbytes": "5m"}, True, "a number of bytes from 1 to 4m is expected"),
         ({"delivery": "transactional"}, True, "needs the option markerTopic"),
         ({"markertopic": "m"}, True, 'is for delivery="transactional"'),
         (MARKED, False, "needs the option writeId"),

@@ -146,57 +146,63 @@ def text(given: str) -> str:
     return given
 
 
-def number(given: str, least: int = 1, most: int | None = None) -> int:
-    """A whole number of ``least`` or more, and ``most`` or less."""
-    try:
-        value = int(given)
-    except ValueError:
-        raise ValueError("a whole number is expected") from None
-    if value < least:
-        raise ValueError(f"{least} or more is expected")
-    if most is not None and value > most:
-        raise ValueError(f"{most} or less is expected")
-    return value
+INT: Final = 2**31 - 1
+LONG: Final = 2**63 - 1
+"""The largest numbers of Spark and of brokers."""
 
 
-def milliseconds(given: str) -> int:
-    """A number of milliseconds, 0 or more."""
-    return number(given, 0)
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """What reads a whole number from ``least`` to ``most``."""
+
+    def read(given: str) -> int:
+        value = int(given) if re.fullmatch(r"[+-]?[0-9]{1,40}", given) else None
+        if value is None or not least <= value <= most:
+            raise ValueError(f"a whole number from {least} to {most} is expected")
+        return value
+
+    return read
 
 
-def timeout(given: str) -> int:
-    """A number of milliseconds for one request: from 1 on, and at most some weeks, which clocks can add up."""
-    return number(given, most=2**31 - 1)
-
+count: Final = whole(1, LONG)
+"""A number of messages."""
+milliseconds: Final = whole(0, INT)
+"""A duration in milliseconds, at most some weeks, which clocks can add up."""
+timeout: Final = whole(1, INT)
+"""The same for one request."""
 
 _SIZES: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
-def size(given: str, most: int | None = None) -> int:
-    """A number of bytes such as 64k, from 1 on, and ``most`` or less: whole mebibytes."""
-    match = re.fullmatch(r"(\d+)\s*([kmg]?)b?", given.lower())
-    value = int(match[1]) * _SIZES[match[2]] if match else 0
-    if value < 1 or (most is not None and value > most):
-        bound = "" if most is None else f" up to {most // _SIZES['m']}m"
-        raise ValueError(f"a number of bytes{bound} is expected, such as 64k")
-    return value
+def size(most: int, written: str) -> Callable[[str], int]:
+    """What reads a number of bytes such as 64k, from 1 to ``most``, which is ``written`` so."""
+
+    def read(given: str) -> int:
+        match = re.fullmatch(r"([0-9]{1,40})\s*([kmg]?)b?", given.lower())
+        value = int(match[1]) * _SIZES[match[2]] if match else 0
+        if not 1 <= value <= most:
+            raise ValueError(f"a number of bytes from 1 to {written} is expected, such as 64k")
+        return value
+
+    return read
 
 
 _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_LONGEST: Final = 36_500
+"""Days of a duration: who gives more has mistaken the unit."""
 
 
 def duration(given: str) -> int:
     """A duration such as 15m, in milliseconds."""
-    match = re.fullmatch(r"(\d+)\s*([a-z]*)", given.lower())
+    match = re.fullmatch(r"([0-9]{1,40})\s*([a-z]*)", given.lower())
     unit = _UNITS.get(match[2] or "ms") if match else None
-    if match is None or unit is None:
-        raise ValueError("a number with ms, s, m, h or d is expected, such as 15m")
+    if match is None or unit is None or int(match[1]) * unit > _LONGEST * _UNITS["d"]:
+        raise ValueError(f"a number with ms, s, m, h or d is expected, such as 15m, from 0 to {_LONGEST}d")
     return int(match[1]) * unit
 
 
 def timestamp(given: str, now: int) -> int:
     """A point of time in ms since 1970, as mqadmin reads it, or a duration back from ``now``; UTC without a zone."""
-    if given.isdecimal():
+    if re.fullmatch("[0-9]{1,40}", given):
         return int(given)
     try:
         return parse_time(given, now, UTC)

@@ -18,14 +18,16 @@ from eruca.protocol import names
 from eruca.protocol.compression import MAX_BODY
 from eruca.protocol.subscription import build_subscription, check_tags
 from eruca.remoting.clock import now_ms
-from eruca.spark_connector.errors import BadOption
-from eruca.spark_connector.offsets.positions import Positions, named, read_assignment, read_positions
+from eruca.spark_connector.errors import BadOption, SourceError
+from eruca.spark_connector.offsets.positions import Positions, StreamOffset, named, read_assignment, read_positions
 from eruca.spark_connector.option_parsers import (
+    INT,
+    LONG,
+    count,
     duration,
     flag,
     group,
     milliseconds,
-    number,
     one_of,
     option,
     read_values,
@@ -34,6 +36,7 @@ from eruca.spark_connector.option_parsers import (
     text,
     timeout,
     timestamp,
+    whole,
 )
 from eruca.spark_connector.runtime import access
 
@@ -41,11 +44,20 @@ Named = Literal["earliest", "latest", "group"]
 NAMED_OFFSETS: Final = ("earliest", "latest", "group")
 MOST_PULLS: Final = 1024
 """Requests are sent at once: a task that sends megabytes of them may wait for a broker that waits for it to read."""
+MOST_MESSAGES: Final = 65_536
+"""Of one pull. Apache's broker (4.9.7) makes room for so many before it looks how many there are: 50 million are an
+OutOfMemoryError there."""
+MOST_ROWS: Final = 1_000_000
+"""Handed to Spark at once, or sent in one request: what is decoded or encoded together stays in memory."""
+MOST_PARTITIONS: Final = 100_000
+"""Of a plan: Spark's driver holds a task for each, which costs it more than the rows then."""
 BROKER_LOSS_TIMEOUT_MS: Final = 600_000
 """For which a broker may be away while a stream runs."""
 
 
 # ---------------------------------------------------------------------- values
+
+_partitions: Final = whole(1, MOST_PARTITIONS)
 
 
 def _topics(text: str) -> tuple[str, ...]:
@@ -68,7 +80,20 @@ def _offsets(text: str) -> str | Positions:
         return text.lower()
     if not text.startswith("{"):
         raise ValueError('earliest, latest, group or {"topic": {"broker": {"queue": offset}}} is expected')
-    return read_positions(_json(text), least=-2, rest=True)
+    value = _json(text)
+    try:
+        return read_positions(value, least=-2, rest=True)
+    except ValueError:
+        if _is_of_a_checkpoint(value):
+            raise ValueError('it is an offset of a stream: give what stands under "queues" in it') from None
+        raise
+
+
+def _is_of_a_checkpoint(value: Any) -> bool:
+    try:
+        return StreamOffset.from_json(value) is not None
+    except SourceError:
+        return False
 
 
 def _tags(given: str) -> str:
@@ -95,11 +120,9 @@ def _in_ms(value: Any, now: int) -> Any:
     return timestamp(value, now) if isinstance(value, str) else value
 
 
-def _pipeline(text: str) -> int:
-    return number(text, most=MOST_PULLS)
-
-
 def _assignment(text: str) -> dict[str, dict[str, tuple[int, ...]]]:
+    if not text.startswith("{"):
+        raise ValueError('{"topic": {"broker": [0, 1]}} is expected; subscribe reads whole topics')
     return read_assignment(_json(text))
 
 
@@ -138,13 +161,13 @@ class Options(access.Access):
     ending_offsets: Named | Positions = option(_offsets, "latest")
     ending_timestamp: int | None = option(_timestamp, None)
     ending_offsets_by_timestamp: Positions | None = option(_timestamps, None)
-    max_offsets_per_trigger: int | None = option(number, None)
-    min_offsets_per_trigger: int | None = option(number, None)
-    max_bytes_per_trigger: int | None = option(size, None)
+    max_offsets_per_trigger: int | None = option(count, None)
+    min_offsets_per_trigger: int | None = option(count, None)
+    max_bytes_per_trigger: int | None = option(size(LONG, str(LONG)), None)
     max_trigger_delay: int = option(duration, 15 * 60 * 1000)
-    min_partitions: int | None = option(number, None)
-    max_partitions: int | None = option(number, None)
-    max_records_per_partition: int | None = option(number, None)
+    min_partitions: int | None = option(_partitions, None)
+    max_partitions: int | None = option(_partitions, None)
+    max_records_per_partition: int | None = option(count, None)
     fail_on_data_loss: bool = option(flag, True)
     broker_loss_timeout_ms: int | None = option(milliseconds, None)
     tags: str = option(_tags, "*")
@@ -153,11 +176,11 @@ class Options(access.Access):
     commit_group: str | None = option(group, None)
     commit_interval_ms: int = option(milliseconds, 1000)
     on_group_reset: str = option(one_of("ignore", "fail"), "ignore")
-    pull_batch_size: int = option(number, 1024)
-    pull_pipeline: int = option(_pipeline, 64)
+    pull_batch_size: int = option(whole(1, MOST_MESSAGES), 1024)
+    pull_pipeline: int = option(whole(1, MOST_PULLS), 64)
     pull_timeout_ms: int = option(timeout, 20_000)
-    arrow_batch_rows: int = option(number, 4096)
-    max_body: int = option(number, MAX_BODY)
+    arrow_batch_rows: int = option(whole(1, MOST_ROWS), 4096)
+    max_body: int = option(size(INT, str(INT)), MAX_BODY)
     latest_offset_cache_ms: int = option(milliseconds, 200)
 
     @property

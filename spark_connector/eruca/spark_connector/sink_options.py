@@ -6,6 +6,7 @@ whatever can be refused without a cluster is refused here, in one sentence.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +19,6 @@ from eruca.spark_connector.option_parsers import (
     flag,
     group,
     milliseconds,
-    number,
     one_of,
     option,
     read_values,
@@ -26,14 +26,20 @@ from eruca.spark_connector.option_parsers import (
     size,
     timeout,
     unknown_column,
+    whole,
 )
-from eruca.spark_connector.options import BROKER_LOSS_TIMEOUT_MS
+from eruca.spark_connector.options import BROKER_LOSS_TIMEOUT_MS, MOST_ROWS
 from eruca.spark_connector.runtime import access
 
 AT_LEAST_ONCE: Final = "at-least-once"
 TRANSACTIONAL: Final = "transactional"
 DELAYS: Final = ("delayLevel", "delayTimeMs", "deliverTimeMs")
 """Columns that put a message off; RocketMQ takes no such message in a batch or a transaction."""
+SLOWEST: Final = 0.001
+FASTEST: Final = 1_000_000_000
+"""Rows a second of a limit that means something."""
+MOST_SENDS: Final = 1024
+"""Requests of a task in flight; single messages are 64 times as many."""
 _SPARKS_OWN: Final = ("checkpointlocation", "queryname")
 """Options of the stream itself, which Spark hands over with the others."""
 
@@ -70,17 +76,10 @@ def _write_id(given: str) -> str:
     return given
 
 
-def _size(given: str) -> int:
-    return size(given, 4 * 1024 * 1024)
-
-
 def _rate(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise ValueError("a number above 0 is expected")
+    value = float(text) if re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", text.lower()) else 0.0
+    if not SLOWEST <= value <= FASTEST:
+        raise ValueError(f"a number from {SLOWEST} to {FASTEST} is expected")
     return value
 
 
@@ -97,9 +96,9 @@ class SinkOptions(access.Access):
     write_id: str | None = option(_write_id, None)
     producer_group: str = option(group, "SPARK_PRODUCER")
     marker_topic: str | None = option(_topic, None)
-    send_batch_rows: int = option(number, 1024)
-    send_batch_bytes: int = option(_size, 64 * 1024)
-    send_pipeline: int = option(number, 8)
+    send_batch_rows: int = option(whole(1, MOST_ROWS), 1024)
+    send_batch_bytes: int = option(size(4 * 1024**2, "4m"), 64 * 1024)
+    send_pipeline: int = option(whole(1, MOST_SENDS), 8)
     send_timeout_ms: int = option(timeout, 5000)
     retry_timeout_ms: int = option(milliseconds, 30_000)
     require_send_ok: bool = option(flag, True)

@@ -174,6 +174,22 @@ def test_a_checkpoint_of_an_earlier_version_is_taken_as_before(cluster: ErucaClu
     assert set(after["marks"][topic.name]["broker-a"]) == {"0", "1", "2", "3"}, "from now on it is known"
 
 
+@pytest.mark.parametrize("changed", [[2, 2**62, 5], [2, -(2**62), 5]])
+def test_a_mark_that_was_changed_by_hand_is_told_in_a_sentence(topic: Topic, changed: list[int]) -> None:
+    topic.fill(12)
+    before = stream(topic)
+    end = before.latestOffset(before.initialOffset(), ALL)
+    end["marks"][topic.name]["broker-a"]["0"] = changed
+
+    with pytest.raises(
+        SourceError, match=rf"stored at 20.* and not at {changed[1]} ms since 1970: the topic was deleted"
+    ):
+        stream(topic).latestOffset(end, ALL)
+    end["marks"][topic.name]["broker-a"]["0"] = [2, 2**80, 5]
+    with pytest.raises(SourceError, match="is no mark of a queue"):
+        stream(topic).latestOffset(end, ALL)
+
+
 def test_a_message_that_retention_has_deleted_is_no_other_one(forgetful: ErucaCluster) -> None:
     topic = Topic(forgetful, "marked", 2)
     fill(topic)

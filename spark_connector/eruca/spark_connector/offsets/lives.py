@@ -128,7 +128,10 @@ def sentence(queue: MessageQueue, read: int, mark: Mark, there: Mark) -> str:
 
 
 def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError):  # after the year 9999: a clock that was wrong
+        return f"{ms} ms since 1970"
 
 
 async def _mark_at(consumer: PullConsumer, queue: MessageQueue, offset: int) -> Mark | None:

@@ -54,8 +54,8 @@ def read_positions(value: Any, *, least: int = 0, rest: bool = False) -> dict[Me
     """
     result: dict[MessageQueue, int] = {}
     for topic, broker, queue, number in _entries(value):
-        numbered = (queue.isascii() and queue.isdecimal()) or (rest and queue == REST)
-        if not numbered or not isinstance(number, int) or isinstance(number, bool) or number < least:
+        numbered = _is_queue_id(queue) or (rest and queue == REST)
+        if not numbered or type(number) is not int or number < least:
             raise ValueError(
                 f'{topic}, {broker}: "{queue}": {number!r} is expected to be a queue id and a whole number '
                 f"from {least} on"
@@ -75,11 +75,15 @@ def _entries(value: Any) -> Iterable[tuple[str, str, str, Any]]:
                 yield topic, broker, queue, there
 
 
+def _is_queue_id(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
+
+
 def _read_marks(value: Any) -> dict[MessageQueue, Mark]:
     result: dict[MessageQueue, Mark] = {}
     for topic, broker, queue, there in _entries(value):
-        whole = isinstance(there, list) and len(there) == len(Mark._fields) and all(type(each) is int for each in there)
-        if not whole or not (queue.isascii() and queue.isdecimal()):
+        whole = isinstance(there, list) and len(there) == len(Mark._fields)
+        if not whole or not _is_queue_id(queue) or not all(type(each) is int and abs(each) < 2**63 for each in there):
             raise ValueError(f'{topic}, {broker}: "{queue}": {there!r} is no mark of a queue')
         result[MessageQueue(topic, broker, int(queue))] = Mark(*there)
     return result
