@@ -430,6 +430,24 @@ def test_a_failed_flush_takes_the_id_where_sends_did_not_wait_for_it(tmp_path: P
     assert (id_of(tmp_path, flush=flush) == before) is stays
 
 
+def test_a_power_failure_after_a_stop_in_order_takes_nothing(tmp_path: Path) -> None:
+    """The sign that the store is open does not come back: it is gone from the disk when the store is closed."""
+
+    class Watched(FileSystem):
+        flushed_open = True
+
+        def flush_folder(self, path: Path | str) -> None:
+            super().flush_folder(path)
+            if Path(path) == tmp_path:
+                self.flushed_open = (tmp_path / "abort").exists()
+
+    disk = Watched()
+    store = opened(tmp_path, file_system=disk)
+    assert disk.flushed_open
+    assert store.close() is None
+    assert not disk.flushed_open
+
+
 # ---------------------------------------------------------------------- who else works on a store
 
 

@@ -187,9 +187,14 @@ def set_abort(root: Path, file_system: FileSystem) -> None:
     file_system.flush_folder(root / "config")
 
 
-def clear_abort(root: Path) -> None:
-    """Take away the sign that the store is open."""
+def clear_abort(root: Path, file_system: FileSystem) -> None:
+    """Take away the sign that the store is open, from the disk too: a power failure soon after brings it not back.
+
+    Raises:
+        OSError: the disk fails.
+    """
     (root / "abort").unlink(missing_ok=True)
+    file_system.flush_folder(root)
 
 
 def was_aborted(root: Path) -> bool:

@@ -288,7 +288,7 @@ class Store:
             self.persist()
             if waiting := self._dispatch.waiting:
                 raise OSError(f"{waiting} messages are not in their queues or in the index yet")
-            clear_abort(root)
+            clear_abort(root, self._file_system)
         except OSError as fault:
             log.error("store_not_closed_in_order", fault=str(fault), consequence="the next start recovers it")
             return fault
