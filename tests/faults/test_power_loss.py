@@ -20,7 +20,7 @@ from tests.support.peers import Peer
 from tests.support.programme import ENOUGH, chance, rounds
 
 pytestmark = [needs_lossy_disk, ENOUGH]
-CREATE_TOPIC, ALL_TOPICS, CREATE_GROUP, ALL_GROUPS, COMMIT, OFFSETS, CLONE, MAX_OFFSET = (
+CREATE_TOPIC, ALL_TOPICS, CREATE_GROUP, ALL_GROUPS, COMMIT, OFFSETS, CLONE, MAX_OFFSET, OFFSET = (
     17,
     21,
     200,
@@ -29,6 +29,7 @@ CREATE_TOPIC, ALL_TOPICS, CREATE_GROUP, ALL_GROUPS, COMMIT, OFFSETS, CLONE, MAX_
     43,
     314,
     30,
+    14,
 )
 ASYNC = {"flushDiskType": "ASYNC_FLUSH", "flushIntervalCommitLog": "100", "flushCommitLogLeastPages": "0"}
 ASYNC |= {"mappedFileSizeCommitLog": str(16 << 20)}
@@ -195,3 +196,38 @@ async def test_only_the_last_interval_is_lost_with_async_flush(tmp_path: Path, h
         finally:
             broker.kill()
     assert history.acknowledged > lost > 0
+
+
+async def test_what_comes_where_consumed_messages_were_lost_is_consumed(tmp_path: Path) -> None:
+    """A committed offset is saved by itself: it may outlive the messages before it, whose offsets are given again."""
+    never = dict.fromkeys(("flushIntervalCommitLog", "flushConsumeQueueThoroughInterval"), "3600000")
+    history, place = History(), {"consumerGroup": "readers", "topic": TOPIC, "queueId": 0}
+    with LossyDisk(tmp_path / "disk") as disk:
+        store = disk.folder / "store"
+        broker = await LoneBroker.start(tmp_path, store, ASYNC | never)
+        try:
+            async with Load(broker.address, history) as load:
+                await load.until(100)
+            peer = await Peer().connect(broker.address)
+            end = int((await peer.ask(MAX_OFFSET, place)).fields["offset"])
+            assert end > 0 and (await peer.ask(COMMIT, place | {"commitOffset": end})).code == 0
+            await peer.close()
+            await saved(store / "config" / "consumerOffset.json", f"0:{end}")
+            disk.tell("off", 1, "drop")
+            await asyncio.to_thread(broker.kill)
+            disk.come_back()
+            broker = await LoneBroker.start(tmp_path, store, ASYNC | never)
+            peer = await Peer().connect(broker.address)
+            assert (await peer.ask(MAX_OFFSET, place)).fields["offset"] == "0"
+            assert (await peer.ask(OFFSET, place)).fields["offset"] == "0"
+            await peer.close()
+            assert "offsets_lowered" in broker.output
+        finally:
+            broker.kill()
+
+
+async def saved(path: Path, what: str) -> None:
+    """Wait until a file says that."""
+    async with asyncio.timeout(20):
+        while not path.exists() or what not in path.read_text():  # noqa: ASYNC110, ASYNC240
+            await asyncio.sleep(0.02)

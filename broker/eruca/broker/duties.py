@@ -54,6 +54,15 @@ class Duties:
             broker.delays.stand_by()
         else:
             self._recover_to_lead()
+            if not broker.store.recovery.clean:
+                self._fit_offsets("the log has lost its end, as when the power fails with ASYNC_FLUSH")
+
+    def _fit_offsets(self, reason: str) -> None:
+        """What comes where consumed messages were is to be consumed."""
+        broker = self._broker
+        lowered = broker.offsets.fit(broker.store.max_offset, without=names.TRANSACTION_GROUP)
+        if lowered:
+            log.warning("offsets_lowered", count=lowered, reason=reason)
 
     def _recover_to_lead(self) -> None:
         broker = self._broker
@@ -218,9 +227,7 @@ class Duties:
         else:
             broker.locks.clear()
         self._recover_to_lead()
-        lowered = broker.offsets.fit(broker.store.max_offset, without=names.TRANSACTION_GROUP)
-        if lowered:
-            log.warning("offsets_lowered", count=lowered, reason="the former master had messages that are not here")
+        self._fit_offsets("the former master had messages that are not here")
         broker.take_role(wanted)
         await self._lead()
         if not self._elects:
