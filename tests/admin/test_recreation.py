@@ -14,6 +14,8 @@ import pytest
 from eruca.admin.cli import run
 from eruca.admin.errors import AdminError
 from eruca.admin.results.recreation import Knowledge, plan
+from eruca.broker.store.damage_mark import mark_damage
+from eruca.protocol.bodies import KVTable
 from tests.admin.conftest import Done
 from tests.broker.elected import Group
 from tests.broker.services.replication.pairs import until
@@ -21,7 +23,7 @@ from tests.support.desk import Desk
 from tests.support.names import Names
 from tests.support.sends import message
 
-SEND = 310
+SEND, STATUS = 310, 28
 SET = {1: "a", 2: "b"}
 
 
@@ -50,6 +52,28 @@ def test_the_newest_group_that_anybody_knows_says_who_was_in_the_set() -> None:
     later = knows(1, age=(5, 9), members={1: "a"})
     made = plan([later, knows(2, end=900, log_epoch=6), knows(3)])
     assert (made.chosen, made.losses, made.epoch, made.set_epoch) == (later, (), 6, 9)
+
+
+def test_where_all_of_the_set_may_have_lost_their_ends_who_goes_furthest_is_offered() -> None:
+    """As when the power of all failed with ASYNC_FLUSH; a longer log of an older epoch has an end that nobody took."""
+    made = plan([knows(1, store="new"), knows(2, store="new2", end=90), knows(3, log_epoch=4, end=900)])
+    assert (made.chosen.broker_id, len(made.losses)) == (1, 3)
+
+
+@pytest.mark.parametrize(("damaged_at", "end"), [({}, 900), ({"groupDamagedAt": "80"}, 80)])
+def test_a_log_counts_up_to_its_damage(damaged_at: dict[str, str], end: int) -> None:
+    """A power failure leaves a log torn: one that is shorter, and sound, has more of what was acknowledged."""
+    table = {
+        "groupBrokerId": "1",
+        "groupState": "barred",
+        "groupForgotten": "true",
+        "groupStore": "new",
+        "groupLogEpoch": "5",
+        "commitLogMaxOffset": "900",
+    }
+    torn = Knowledge.of("10.0.0.1:10911", table | damaged_at)
+    assert torn.end == end
+    assert plan([torn, knows(2, store="new2")]).chosen.broker_id == (1 if end > 100 else 2)
 
 
 def test_a_member_of_the_set_that_does_not_answer_may_have_been_the_master_since() -> None:
@@ -202,3 +226,11 @@ async def test_what_may_be_lost_is_taken_only_with_the_number_of_the_broker(
     assert await group.led({2}) is two
     await group.start(1)
     assert await group.led({1, 2}) is two
+
+
+async def test_a_broker_says_where_its_log_is_damaged(group: Group, tmp_path: Path) -> None:
+    root = tmp_path / "2" / "store"
+    root.mkdir(parents=True)
+    mark_damage(root, 80, 120)
+    two = await group.start(2)
+    assert KVTable.decode((await two.ask(STATUS)).body).table["groupDamagedAt"] == "80"

@@ -116,3 +116,10 @@ def test_what_is_behind_damage_lets_nobody_go_first(damaged_at: int | None, epoc
 
 def test_an_epoch_without_a_byte_counts_for_a_candidate() -> None:
     assert replace(FOLLOWER, epochs=(*FOLLOWER.epochs, Epoch(5, 30))).candidate(0).epoch == 5
+
+
+@pytest.mark.parametrize(("end", "epoch"), [(30, 4), (20, 4), (19, 2), (0, 2)])
+def test_an_epoch_whose_bytes_a_power_failure_took_lets_nobody_go_first(end: int, epoch: int) -> None:
+    """The list of epochs is on the disk before the bytes. Who has not lost those before has more."""
+    candidate = replace(FOLLOWER, end=end).candidate(7)
+    assert (candidate.epoch, candidate.end) == (epoch, end)

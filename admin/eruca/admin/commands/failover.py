@@ -198,7 +198,9 @@ def _agree_to_recreation(job: Job, name: str, plan: recreation.Plan) -> None:
     chosen, newest = plan.chosen, plan.newest
     members = ", ".join(map(str, sorted(newest.members)))
     job.say(f"the last group that is known: epoch {newest.age[0]}, syncStateSet {members} (broker {newest.broker_id})")
-    job.say(f"broker {chosen.broker_id} is to be the master: its log ends at {chosen.end}, epoch {chosen.log_epoch}")
+    job.say(
+        f"broker {chosen.broker_id} is to be the master: its log is sound up to {chosen.end}, epoch {chosen.log_epoch}"
+    )
     for loss in plan.losses or ("nothing that was acknowledged is lost: all of the syncStateSet answer",):
         job.say(loss)
     if plan.losses and not job.has("b"):

@@ -9,6 +9,7 @@ what may be lost is said, and never taken without the broker's number.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ class Knowledge(NamedTuple):
     store: str
     log_epoch: int
     end: int
+    """Up to where its log is sound: behind damage, as a power failure leaves it, some messages are missing."""
     age: tuple[int, int]
     """masterEpoch and syncStateSetEpoch of the newest group that it has known; zeros if it has known none."""
     members: Mapping[int, str]
@@ -49,7 +51,7 @@ class Knowledge(NamedTuple):
                 forgotten=table["groupForgotten"] == "true",
                 store=table["groupStore"],
                 log_epoch=int(table["groupLogEpoch"]),
-                end=int(table["commitLogMaxOffset"]),
+                end=min(int(table["commitLogMaxOffset"]), int(table.get("groupDamagedAt", sys.maxsize))),
                 age=(int(table.get("masterEpoch", 0)), int(table.get("syncStateSetEpoch", 0))),
                 members={int(number): store for number, _, store in members},
             )

@@ -126,12 +126,19 @@ class Member(msgspec.Struct, frozen=True):
         """Up to where its log is as it was written."""
         return self.end if self.damaged_at is None else min(self.damaged_at, self.end)
 
+    @property
+    def reached_epoch(self) -> int:
+        """The newest epoch that its log, as far as it is sound, has come to; 0 without one. The list may name a later
+        one: it is on the disk before the bytes, which a power failure takes under ASYNC_FLUSH."""
+        end = self.sound_end
+        reached = lists.cut(self.epochs, end) if end < self.end else lists.cut(self.epochs, end + 1)
+        return reached[-1].epoch if reached else 0
+
     def candidate(self, priority: int) -> election.Candidate:
         """What it says of itself when somebody wants to stand: what follows damage is nothing that others lack."""
-        epoch, end = self.epoch, self.sound_end
-        if end < self.end:
-            epoch = max((entry.epoch for entry in lists.cut(self.epochs, end)), default=0)
-        return election.Candidate(self.broker_id, self.store, epoch, end, priority, self.has_tables)
+        return election.Candidate(
+            self.broker_id, self.store, self.reached_epoch, self.sound_end, priority, self.has_tables
+        )
 
 
 class Step(msgspec.Struct, frozen=True):
