@@ -74,6 +74,7 @@ def test_a_log_counts_up_to_its_damage(damaged_at: dict[str, str], end: int) -> 
     torn = Knowledge.of("10.0.0.1:10911", table | damaged_at)
     assert torn.end == end
     assert plan([torn, knows(2, store="new2")]).chosen.broker_id == (1 if end > 100 else 2)
+    assert plan([knows(2, store="new2", end=end, reach=end + 10), torn]).chosen.broker_id == (1 if end < 100 else 2)
 
 
 def test_a_member_of_the_set_that_does_not_answer_may_have_been_the_master_since() -> None:

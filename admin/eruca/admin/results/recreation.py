@@ -38,11 +38,14 @@ class Knowledge(NamedTuple):
     """masterEpoch and syncStateSetEpoch of the newest group that it has known; zeros if it has known none."""
     members: Mapping[int, str]
     """The stores of that group's syncStateSet, by broker id."""
+    reach: int = 0
+    """Where its log ends, damage or not."""
 
     @classmethod
     def of(cls, address: str, table: Mapping[str, str]) -> Knowledge:
         """What a broker's runtime info says. Raises AdminError for a broker that is in no such group."""
         try:
+            reach = int(table["commitLogMaxOffset"])
             members = (each.partition("=") for each in table.get("syncStateSetStores", "").split(",") if each)
             return cls(
                 broker_id=int(table["groupBrokerId"]),
@@ -51,7 +54,8 @@ class Knowledge(NamedTuple):
                 forgotten=table["groupForgotten"] == "true",
                 store=table["groupStore"],
                 log_epoch=int(table["groupLogEpoch"]),
-                end=min(int(table["commitLogMaxOffset"]), int(table.get("groupDamagedAt", sys.maxsize))),
+                end=min(reach, int(table.get("groupDamagedAt", sys.maxsize))),
+                reach=reach,
                 age=(int(table.get("masterEpoch", 0)), int(table.get("syncStateSetEpoch", 0))),
                 members={int(number): store for number, _, store in members},
             )
@@ -97,8 +101,9 @@ def plan(said: Iterable[Knowledge], wanted: int | None = None) -> Plan:
     )
 
 
-def _length(broker: Knowledge) -> tuple[int, int, int]:
-    return broker.log_epoch, broker.end, -broker.broker_id
+def _length(broker: Knowledge) -> tuple[int, int, int, int]:
+    """Of logs that were torn at the same place, as where all had been flushed together, the longest has the most."""
+    return broker.log_epoch, broker.end, broker.reach, -broker.broker_id
 
 
 def _losses(brokers: Mapping[int, Knowledge], newest: Knowledge, chosen: Knowledge) -> Iterable[str]:
