@@ -45,7 +45,7 @@ NAMED_OFFSETS: Final = ("earliest", "latest", "group")
 MOST_PULLS: Final = 1024
 """Requests are sent at once: a task that sends megabytes of them may wait for a broker that waits for it to read."""
 MOST_MESSAGES: Final = 65_536
-"""Of one pull. Apache's broker (4.9.7) makes room for so many before it looks how many there are: 50 million are an
+"""Of one pull. Apache's broker (4.9.7) makes room for all of them before it looks how many there are: 50 million are an
 OutOfMemoryError there."""
 MOST_ROWS: Final = 1_000_000
 """Handed to Spark at once, or sent in one request: what is decoded or encoded together stays in memory."""
