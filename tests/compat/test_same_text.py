@@ -258,7 +258,8 @@ def test_response_times_of_a_cluster(scene: Scene, options: tuple[str, ...], tmp
         with Process([*command, *line], tmp_path / f"{name}.out") as process:
             process.wait_until(lambda: re.search(rf"{BROKER}\b.*\n", process.output) is not None, "a round")
             lines = [each for each in process.output.splitlines() if each.startswith(("#", CLUSTER)) or "|" in each]
-        lines = [re.sub(r"(?<=broker-a).*?[\d.]+", "...", each, count=1) for each in lines]
+        lines = [re.sub(r"(?<=broker-a) +[\d.]+ +", lambda rt: f"[{len(rt[0])}]", each, count=1) for each in lines]
+        lines = [re.sub(r"(?<=broker-a)\|.*?[\d.]+", "...", each, count=1) for each in lines]
         return [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", each) for each in lines]
 
     theirs = first_round("theirs", *java)
