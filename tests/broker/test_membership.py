@@ -548,6 +548,15 @@ async def test_a_broker_without_a_master_says_who_may_be_elected(group: Group) -
     assert "bring its former disk back" in one.broker.readiness.reasons["master"], "nobody else may be elected"
 
 
+async def stop_both(group: Group) -> None:
+    """The set stays as it is, and the key of the master goes."""
+    group.etcd.away = True
+    await group.stop(2)
+    await group.stop(1)
+    group.etcd.away = False
+    group.etcd.expire(KEYS.master)
+
+
 async def test_the_copy_of_a_list_of_epochs_is_as_new_as_the_list(group: Group) -> None:
     """With an older one the next master would take the end of a former one, which nobody has confirmed, for its own."""
     one, two = await group.start(1), await group.start(2)
@@ -577,11 +586,7 @@ async def test_a_broker_with_another_store_than_the_group_knows_says_whom_to_sta
     await group.led({1, 2})
     assert await sent(one, 3) == [0] * 3
     await equal(one, two)
-    group.etcd.away = True  # the set stays as it is
-    await group.stop(2)
-    await group.stop(1)
-    group.etcd.away = False
-    group.etcd.expire(KEYS.master)
+    await stop_both(group)
     (one.folder / "store" / "eruca.store").unlink()
     with capture_logs() as said:
         one = await group.start(1)
@@ -592,6 +597,10 @@ async def test_a_broker_with_another_store_than_the_group_knows_says_whom_to_sta
     assert "nobody leads the group now" in refused and "no-master" in refused
     two = await group.start(2)
     assert await group.led({1, 2}) is two
+
+
+def files(desk: Desk) -> tuple[Topics, Groups, Offsets]:
+    return desk.broker.topics, desk.broker.groups, desk.broker.offsets
 
 
 @pytest.mark.parametrize("lost", ["topics.json*", "topics.json", "subscriptionGroup.json", "consumerOffset.json"])
@@ -606,11 +615,7 @@ async def test_a_broker_that_has_lost_its_tables_follows_before_it_leads(group: 
         assert (await one.ask(COMMIT, COMMITTED | {"consumerGroup": name})).code == 0
         await asyncio.gather(*(table.saved() for table in files(one)))
     await equal(one, two)
-    group.etcd.away = True  # the set stays as it is
-    await group.stop(2)
-    await group.stop(1)
-    group.etcd.away = False
-    group.etcd.expire(KEYS.master)
+    await stop_both(group)
     for file in (one.folder / "store" / "config").glob(lost):
         file.unlink()
     with capture_logs() as said:
@@ -623,20 +628,12 @@ async def test_a_broker_that_has_lost_its_tables_follows_before_it_leads(group: 
     assert all(b"Late" in table.part(None).entries for table in files(one))
 
 
-def files(desk: Desk) -> tuple[Topics, Groups, Offsets]:
-    return desk.broker.topics, desk.broker.groups, desk.broker.offsets
-
-
 async def test_a_broker_that_has_lost_the_list_of_its_epochs_follows_before_it_leads(group: Group) -> None:
     one, two = await group.start(1), await group.start(2)
     await group.led({1, 2})
     assert await sent(one, 3) == [0] * 3
     await equal(one, two)
-    group.etcd.away = True  # the set stays as it is
-    await group.stop(2)
-    await group.stop(1)
-    group.etcd.away = False
-    group.etcd.expire(KEYS.master)
+    await stop_both(group)
     for lost in (two.folder / "store").glob("epochFileCheckpoint*"):
         lost.unlink()
     with capture_logs() as said:

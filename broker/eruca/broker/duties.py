@@ -196,15 +196,16 @@ class Duties:
         broker.locks.clear()
         broker.halves.forget()
         part = broker.group_part
-        if part is not None and part.disk_failed:  # who waits for the disk answers no client
-            broker.take_role(wanted)
-            broker.delays.rest()
-        else:
+        disk_failed = part is not None and part.disk_failed  # who waits for the disk answers no client
+        if not disk_failed:
             try:
                 await broker.delays.saved()
             except OSError as error:  # the next master finds in the log what was delivered
                 log.error("state_not_saved", error=str(error))
-            broker.take_role(wanted)
+        broker.take_role(wanted)
+        if disk_failed:
+            broker.delays.rest()
+        else:
             broker.delays.stand_by()
         self._follow()
 

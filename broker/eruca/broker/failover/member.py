@@ -131,7 +131,7 @@ class Member(msgspec.Struct, frozen=True):
         """The newest epoch that its log, as far as it is sound, has come to; 0 without one. The list may name a later
         one: it is on the disk before the bytes, which a power failure takes under ASYNC_FLUSH."""
         end = self.sound_end
-        reached = lists.cut(self.epochs, end) if end < self.end else lists.cut(self.epochs, end + 1)
+        reached = lists.cut(self.epochs, end if end < self.end else end + 1)
         return reached[-1].epoch if reached else 0
 
     def candidate(self, priority: int) -> election.Candidate:
