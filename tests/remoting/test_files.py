@@ -32,5 +32,6 @@ def test_the_sentence_has_the_path_and_what_to_do(code: int, advice: str) -> Non
 
 
 def test_what_is_no_file_and_what_is_a_sentence_already_stay() -> None:
-    assert cannot_use(OSError(errno.ECONNREFUSED, "Connection refused")) == "Connection refused"
+    for path in (None, Path(PLACE)):
+        assert cannot_use(OSError(errno.ECONNREFUSED, "Connection refused"), path) == "Connection refused"
     assert cannot_use(OSError("9 messages are in no queue")) == "9 messages are in no queue"

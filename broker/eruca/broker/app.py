@@ -523,7 +523,7 @@ def _run(start: Start[BrokerConfig], say: DaemonLog) -> None:
     except CutRefused as fault:
         sys.exit(f"mqbroker: the log cannot be cut off as the master's is: {fault}; empty the store")
     except OSError as fault:
-        sys.exit(f"mqbroker: cannot start: {cannot_use(fault)}")
+        sys.exit(f"mqbroker: cannot start: {cannot_use(fault, Path(start.config.store.store_path_root_dir))}")
 
 
 def _app(start: Start[BrokerConfig], file: Path | None, settings: FileSettings[BrokerConfig]) -> BrokerApp:

@@ -33,17 +33,22 @@ _ADVICE = {
     **dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG), "name another place"),
     errno.EROFS: "name a place on a disk that can be written",
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free disk space, or name a place on another disk"),
+    errno.EIO: "look after that disk, or name another place",
 }
+"""What to do, by what a file system answers."""
 
 
 def cannot_use(fault: OSError, path: Path | None = None) -> str:
-    """What an operating system refused, in a sentence with the path and what to do; ``path`` where it names none."""
+    """What an operating system refused, in a sentence with the path and what to do.
+
+    ``path`` is where an error happened that names no place, as those of open files do, if it is one of files at all.
+    """
     if fault.errno is None:  # it is a sentence already
         return str(fault)
-    place = fault.filename if isinstance(fault.filename, str) else path
+    place = fault.filename if isinstance(fault.filename, str) else path if fault.errno in _ADVICE else None
     if place is None:
         return reason(fault)
-    advice = _ADVICE.get(fault.errno, "look after that disk, or name another place")
+    advice = _ADVICE.get(fault.errno, _ADVICE[errno.EIO])
     return f"{place} cannot be used ({reason(fault)}): {advice}"
 
 

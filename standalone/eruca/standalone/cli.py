@@ -135,12 +135,13 @@ def standalone(store: Path | None, host: str, port: int, broker_port: int, assig
         say.settle(settings.broker.log, "broker")
         for warning in settings.warnings:
             start_log.warning("configuration", warning=warning)
+        folder = (store or Path("eruca-store")).absolute()
         try:
-            run(serve((store or Path("eruca-store")).absolute(), host, port, broker_port, settings, say))
+            run(serve(folder, host, port, broker_port, settings, say))
         except (NoAccess, PortTaken, StateUnreadable, StoreDamaged, StoreLocked, StoreTooNew) as error:
             sys.exit(f"eruca standalone: {error}")
         except OSError as error:
-            sys.exit(f"eruca standalone: cannot start: {cannot_use(error)}")
+            sys.exit(f"eruca standalone: cannot start: {cannot_use(error, folder)}")
 
 
 @main.command("run")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import random
 import ssl
 import threading
 import warnings
@@ -19,7 +18,7 @@ from collections import Counter
 from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from eruca.client.bounds import left, unbounded
 from eruca.client.config import ClientSettings
@@ -65,15 +64,15 @@ from eruca.remoting.calls import answers_together
 from eruca.remoting.loop import fork_count
 from eruca.remoting.shared_tasks import SharedTasks
 
+if TYPE_CHECKING:
+    from eruca.client.network.lost_brokers import LostBrokers
+
 A = TypeVar("A", bound=Header)
 R = TypeVar("R", bound=Header)
 _READERS = {frame.JSON: read_stored_json, frame.ROCKETMQ: read_stored_binary}
 """What reads plain answers to sends, which often come many at once."""
 LOOK_AT_LOOP = 0.2
 """Seconds between two looks whether the event loop stood still."""
-LOOK_FIRST, LOOK_MOST = 0.5, 5.0
-"""Seconds, at most, until a lost broker is looked for where a client listens to events; then twice as long, up to the
-second."""
 MEETING = 0.5
 """Seconds that a call waits at most until all brokers have the heartbeat; slow ones get it in the background."""
 
@@ -136,8 +135,7 @@ class Session:
         self.silence = Silence(self.channels, self.directory, self.spawn, notified_by=self._notified_by)
         self.consumers: dict[str, ConsumerMember] = {}
         self.events = Events(settings.waits.event_listener)
-        self._looking: set[str] = set()
-        """Addresses of lost brokers that are looked for."""
+        self._lost_brokers: LostBrokers | None = None
         self.presence = Presence(self.directory.broker_at, self._queues_at, self.events.tell)
         self.transactional: dict[str, list[pushed.CheckListener]] = {}
         """The producers that answer checks of transactions, by group; the newest one answers."""
@@ -216,6 +214,8 @@ class Session:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self.silence.close()
+        if self._lost_brokers is not None:
+            await self._lost_brokers.close()
         await self.events.close()
         await self._greeting.close()
         await self.directory.close()
@@ -356,6 +356,10 @@ class Session:
         except (Refused, RemotingError, ProtocolError) as error:
             raise translate(error) from error
 
+    async def _greet_once(self, address: str) -> None:
+        """Send a heartbeat to a broker, one at a time; who comes meanwhile gets the result of that one."""
+        await self._greeting.result(address, partial(self._greet, address))
+
     async def _greet(self, address: str) -> None:
         try:
             connection = await self.channels.get(address, timeout=self.settings.connect_timeout)
@@ -402,21 +406,15 @@ class Session:
 
     def _connection_ended(self, address: str, connection: Connection) -> None:
         self.greeted.discard(connection)
-        if self.events.wanted and address not in self._looking:
-            self._looking.add(address)
-            self.spawn(self._look_for(address))
+        if self.events.wanted:
+            if self._lost_brokers is None:
+                from eruca.client.network.lost_brokers import LostBrokers  # few clients listen to events
 
-    async def _look_for(self, address: str) -> None:
-        """Connect again to a broker whose connection ended, so that events come in time also where nobody calls."""
-        pause = LOOK_FIRST
-        try:
-            while self.channels.ready(address) is None and address in self.directory.addresses(with_slaves=True):
-                await asyncio.sleep(random.uniform(pause / 2, pause))  # not all clients at once
-                pause = min(pause * 2, LOOK_MOST)
-                with contextlib.suppress(Refused, RemotingError, ProtocolError):
-                    await self._greeting.result(address, partial(self._greet, address))
-        finally:
-            self._looking.discard(address)
+                self._lost_brokers = LostBrokers(self._greet_once, self._is_missed)
+            self._lost_brokers.look_for(address)
+
+    def _is_missed(self, address: str) -> bool:
+        return self.channels.ready(address) is None and address in self.directory.addresses(with_slaves=True)
 
     async def _beat(self) -> None:
         while True:
@@ -440,7 +438,7 @@ class Session:
         self.check_fork()
         try:
             if self._producers or self.consumers:
-                await self._greeting.result(address, partial(self._greet, address))
+                await self._greet_once(address)
             return await self.channels.get(address, timeout=self.settings.connect_timeout)
         except (Refused, RemotingError, ProtocolError) as error:
             raise translate(error) from error
