@@ -10,7 +10,7 @@ from eruca.broker.failover.epochs import Epoch
 from eruca.broker.failover.events import Reported
 from eruca.broker.failover.group import Group
 from eruca.broker.failover.in_sync import Report
-from eruca.broker.services.failover.driver import ROOM
+from eruca.broker.services.failover.frame_room import ROOM
 from eruca.broker.services.failover.ports import Frame
 from tests.support.coordination import FakeClient
 from tests.support.failover_groups import Machine, MemoryGroup, until

@@ -54,6 +54,7 @@ from eruca.broker.services.failover import journal
 from eruca.broker.services.failover.candidacy import Verdict, is_named, rivals, verdict
 from eruca.broker.services.failover.copy_tries import CopyTries
 from eruca.broker.services.failover.etcd_calls import EtcdCalls
+from eruca.broker.services.failover.frame_room import FrameRoom
 from eruca.broker.services.failover.kept import Kept
 from eruca.broker.services.failover.keys import Keys, Standing, View
 from eruca.broker.services.failover.ports import Frame, Links, Office, Pace, Self, TableFrame
@@ -65,9 +66,6 @@ from eruca.remoting.tasks import Tasks, end
 
 log = structlog.get_logger("eruca.broker.failover")
 
-
-ROOM = 64
-"""Parts of the master's log that may wait to be written."""
 _PROMPT = (Reported, Copied, Stored)
 """Events of each message: what follows from them mostly needs no waiting."""
 
@@ -127,10 +125,7 @@ class Driver:
         """Up to where the log was written, where that is no event yet."""
         self._waits = False
         """Whether others have to have it before it counts, as long as state and group are the same."""
-        self._frames = 0
-        """How many of the events that wait are frames."""
-        self._full: asyncio.Future[None] | None = None
-        """Ends when there is room for the next frame."""
+        self._room = FrameRoom()
         self._stood_at = 0
         self._unsettled = False
         """Whether it is not known where the log ends on the disk, which failed or hung then."""
@@ -195,12 +190,7 @@ class Driver:
         if self._rests and isinstance(frame, Frame) and self._appended(frame):
             return None
         self._put(frame)
-        self._frames += 1
-        if self._frames < ROOM:
-            return None
-        if self._full is None:
-            self._full = asyncio.get_running_loop().create_future()
-        return self._full
+        return self._room.enter()
 
     def _put(self, event: Event | Frame | TableFrame | _Look | _Redo | _NotCopied | _Failed) -> None:
         self._rests = False
@@ -271,7 +261,7 @@ class Driver:
             self._queued -= 1
             self._rests = not self._queued  # not after an error: nothing is done any more then
             if isinstance(event, Frame | TableFrame):
-                self._took_out()
+                self._room.leave()
             self._moved.set()
 
     async def _handle(self, event: Event | Frame | TableFrame | _Look | _Redo | _NotCopied | _Failed) -> None:
@@ -295,13 +285,7 @@ class Driver:
                 if not self._unsettled:
                     await self._step(event)
             case Welcomed() if self.member.state is FOLLOWING:
-                # perhaps after parts that a connection has brought which was left before its welcome
-                await self._settle()
-                if self._unsettled:
-                    self._links.leave()
-                    self.member = replace(self.member, state=State.JOINING)
-                else:
-                    await self._step(event)
+                await self._welcomed_again(event)
             case _Redo():
                 if event.action.epochs == self.member.epochs:
                     await self._do(event.action)
@@ -312,13 +296,14 @@ class Driver:
             case _:
                 await self._step(event)
 
-    def _took_out(self) -> None:
-        """A frame waits no more."""
-        self._frames -= 1
-        if self._full is not None and self._frames < ROOM:
-            full, self._full = self._full, None
-            if not full.done():
-                full.set_result(None)
+    async def _welcomed_again(self, event: Welcomed) -> None:
+        """The master's welcome by another connection, perhaps after parts that came by the one before it."""
+        await self._settle()
+        if self._unsettled:
+            self._links.leave()
+            self.member = replace(self.member, state=State.JOINING)
+        else:
+            await self._step(event)
 
     async def _step(self, event: Event) -> None:
         if self._stored and self.member.state is MASTER:
