@@ -215,6 +215,25 @@ async def test_of_two_brokers_with_one_broker_id_the_first_one_stays_until_it_is
     await second.close()
 
 
+async def test_a_replica_that_is_refused_again_and_again_is_one_line(group: MemoryGroup[FakeClient]) -> None:
+    """It tries every second, for as long as nobody leads or as another one has its brokerId."""
+    master = await alone(group)
+    hand = ByHand()
+    with capture_logs() as said:
+        for changes in [{"epoch": 7}] * 3 + [{"epoch": 8}] * 2:
+            assert (await hand.greet(master, **changes))[0] is Kind.REFUSED
+            await hand.end()
+        assert (await hand.greet(master))[0] is Kind.WELCOME
+        await hand.close()
+        assert (await hand.greet(master, epoch=8))[0] is Kind.REFUSED
+        await hand.end()
+    assert [(line["broker_id"], line["reason"]) for line in said if line["event"] == "replica_refused"] == [
+        (9, "this broker is no master of epoch 7: it is master in epoch 2"),
+        (9, "this broker is no master of epoch 8: it is master in epoch 2"),
+        (9, "this broker is no master of epoch 8: it is master in epoch 2"),
+    ]
+
+
 @pytest.mark.slow
 async def test_a_replica_that_was_let_in_and_never_reports_is_given_up(group: MemoryGroup[FakeClient]) -> None:
     master = await alone(group)

@@ -25,6 +25,7 @@ from eruca.broker.services.failover.replica import Replica
 from eruca.broker.services.failover.tables import Tables
 from eruca.broker.services.failover.tails import Log, Tail, has
 from eruca.protocol.errors import ProtocolError
+from eruca.remoting.log_repeats import Repeats
 from eruca.remoting.tasks import Tasks, end
 
 BEAT_EVERY = 0.5
@@ -69,6 +70,7 @@ class Replicas:
         self._connections: set[Replica] = set()
         """Those that were not let in, too."""
         self._comparing: set[asyncio.Task[None]] = set()
+        self._refusals = Repeats()
         self._beats: asyncio.Task[None] | None = None
         self._awake = False
         """Whether the next iteration of the loop sends."""
@@ -159,7 +161,9 @@ class Replicas:
         return None
 
     def _refuse(self, replica: Replica, said: Hello, reason: str) -> None:
-        log.warning("replica_refused", remote=replica.remote, broker_id=said.broker_id, reason=reason)
+        again = self._refusals.failed((said.broker_id, reason))
+        if again is not None:
+            log.warning("replica_refused", remote=replica.remote, broker_id=said.broker_id, reason=reason, **again)
         replica.refuse(reason)
 
     def _let_in(self, replica: Replica, said: Hello) -> None:
@@ -167,6 +171,7 @@ class Replicas:
         if former is not None:
             self._let_go(former)
         self.answered.pop(said.broker_id, None)
+        self._refusals.forget()
         replica.said = said
         replica.pending = self._tables.replica()
         self._replicas[said.broker_id] = replica
@@ -186,7 +191,7 @@ class Replicas:
         said = replica.said
         if said is None:
             if replica.remote and not replica.refused:  # a TLS handshake that failed has its own line
-                log.warning("replica_refused", remote=replica.remote, broker_id=-1, reason=reason)
+                log.warning("replica_refused", remote=replica.remote, reason=reason)
         elif self._replicas.get(said.broker_id) is replica:
             self._let_go(replica)
             self.answered.pop(said.broker_id, None)
