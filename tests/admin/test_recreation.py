@@ -122,6 +122,15 @@ def test_a_group_that_etcd_has_is_left_alone(wanted: int | None, fault: str) -> 
     assert str(refused.value) == fault
 
 
+def test_without_a_master_the_page_that_says_why_is_named() -> None:
+    with pytest.raises(AdminError) as refused:
+        plan([knows(1, forgotten=False), knows(2, forgotten=False)])
+    assert str(refused.value) == (
+        "etcd has the group of these brokers, there is nothing to recreate: 1 takes part, 2 takes part; why nobody "
+        "leads, see no-master in the runbook"
+    )
+
+
 @pytest.mark.parametrize(
     ("wanted", "fault"),
     [

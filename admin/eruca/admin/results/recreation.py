@@ -85,7 +85,9 @@ def plan(said: Iterable[Knowledge], wanted: int | None = None) -> Plan:
     able = {number: each for number, each in brokers.items() if each.forgotten}
     if not able:
         states = ", ".join(f"{number} {'leads' if each.leads else 'takes part'}" for number, each in brokers.items())
-        raise AdminError(f"etcd has the group of these brokers, there is nothing to recreate: {states}")
+        led = any(each.leads for each in brokers.values())
+        page = "" if led else "; why nobody leads, see no-master in the runbook"
+        raise AdminError(f"etcd has the group of these brokers, there is nothing to recreate: {states}{page}")
     if wanted is not None and wanted not in able:
         there = "takes part in a group that etcd has" if wanted in brokers else "does not answer"
         raise AdminError(f"broker {wanted} {there}: choose one of {', '.join(map(str, sorted(able)))}")
