@@ -48,8 +48,10 @@ quick: venv ## the tests that answer in a minute: protocol, remoting, servers an
 test: venv ## every test but those that need Apache RocketMQ, side by side
 	@$(PYTEST) $(SIDE_BY_SIDE) tests --ignore=tests/compat
 
+# Etcd's port and the rules of failover know no store.
 pure: venv ## the broker's tests without its native step, as on a machine without a C compiler
-	@ERUCA_PURE=1 $(PYTEST) -n auto --dist worksteal -q tests/broker
+	@ERUCA_PURE=1 $(PYTEST) -n auto --dist worksteal -q tests/broker \
+		--ignore=tests/broker/coordination --ignore=tests/broker/failover
 
 TIMES := 10
 
