@@ -131,8 +131,8 @@ class FailoverCluster:
         self.names.stop()
         self.etcd.__exit__(None, None, None)
 
-    async def start(self, number: int) -> None:
-        """Start a broker; returns when it runs."""
+    async def start(self, number: int, env: Mapping[str, str] | None = None) -> None:
+        """Start a broker, with more in its environment; returns when it runs."""
         settings = {
             "namesrvAddr": self.names.address,
             "enableControllerMode": "true",
@@ -146,8 +146,8 @@ class FailoverCluster:
         folder, machine = self._home / str(number), self.machines.get(number)
         if machine is not None:
             settings |= machine.settings()
-        env = machine.env() if machine is not None else None
-        self.brokers[number] = await LoneBroker.start(folder, self.store(number), settings, env=env)
+        all_env = {**(machine.env() if machine is not None else {}), **(env or {})}
+        self.brokers[number] = await LoneBroker.start(folder, self.store(number), settings, env=all_env)
 
     def store(self, number: int) -> Path:
         """Where a broker's store is."""
