@@ -174,13 +174,18 @@ class Process:
 
     def memory(self) -> dict[str, int]:
         """Resident memory in bytes from /proc: `rss`, and of it `anonymous` and `file`."""
-        wanted = {"VmRSS": "rss", "RssAnon": "anonymous", "RssFile": "file"}
-        found = {}
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name in wanted:
-                found[wanted[name]] = int(value.split()[0]) * 1024
-        return found
+        return memory_of(self.pid)
+
+
+def memory_of(pid: int) -> dict[str, int]:
+    """Resident memory of a process in bytes from /proc: `rss`, and of it `anonymous` and `file`."""
+    wanted = {"VmRSS": "rss", "RssAnon": "anonymous", "RssFile": "file"}
+    found = {}
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name in wanted:
+            found[wanted[name]] = int(value.split()[0]) * 1024
+    return found
 
 
 def accepts(port: int) -> bool:

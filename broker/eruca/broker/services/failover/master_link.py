@@ -128,7 +128,7 @@ class MasterLink:
         """A connection has ended, and was good for ``copied_for`` seconds: one that always fails soon brings something,
         too (the tables)."""
         works = copied_for > AGAIN[1]
-        if works:
+        if works or (self._tried is not None and self._tried.epoch < target.epoch):  # nobody looks for that one again
             self._repeats.forget()
         self._pause = min(2 * self._pause, AGAIN[1]) if target == self._tried and not works else AGAIN[0]
         self._tried, self._free_at = target, asyncio.get_running_loop().time() + self._pause
