@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import re
+import shutil
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from eruca.broker.config import BrokerRole
 from eruca.broker.services.role import Wanted
+from eruca.client import ClientSettings, Message, Producer
+from eruca.client.errors import ClientError
 from eruca.protocol.bodies import ClusterInfo
+from eruca.standalone.cli import main
 from tests.broker.services.replication.pairs import master_of
-from tests.compat.replicas import send, wait_for
+from tests.compat.replicas import pulled, send, wait_for
 from tests.compat.transcript import eruca_mqadmin, java_mqadmin
 from tests.support import raw
 from tests.support.apache import ApacheBroker, ApacheController, ApacheNameServer
 from tests.support.desk import Desk
 from tests.support.eruca import ErucaNameServer
-from tests.support.failover_cluster import FailoverCluster
+from tests.support.failover_cluster import FailoverCluster, bodies
 from tests.support.java import Judge
+from tests.support.sends import message
 
 GET_BROKER_CLUSTER_INFO, CONTROLLER_GET_SYNC_STATE_DATA = 106, 1006
 ELECTED = {
@@ -248,3 +255,136 @@ async def test_no_send_of_a_java_producer_fails_while_the_mastership_is_handed_o
     assert [each["failed"] for each in done] == [0, 0]
     assert all(each["messages"] > 100 and each["longestUs"] <= 1_000_000 for each in done)
     assert sum(map(int, relayed)) > 0
+
+
+class Upgraded:
+    """Sends of a Python producer, one after the other, while a group is upgraded."""
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self.taken: set[bytes] = set()
+        """The bodies that were answered with 0."""
+        self.longest = 0.0
+        self._over = False
+
+    async def go_on(self, names: str) -> None:
+        """Send until it is over."""
+        settings = ClientSettings(nameserver=names)
+        async with Producer("python", settings=settings, send_timeout=8) as producer:
+            for number in itertools.count():
+                if self._over:
+                    return
+                body, begun = b"python %d" % number, time.monotonic()
+                try:
+                    await producer.send(Message("T", body))
+                except ClientError as fault:
+                    self.faults.append(str(fault))
+                else:
+                    self.taken.add(body)
+                self.longest = max(self.longest, time.monotonic() - begun)
+
+    def end(self) -> None:
+        """Let the send that is under way be the last one."""
+        self._over = True
+
+
+async def restart(group: FailoverCluster, number: int) -> None:
+    """As an upgrade does: SIGTERM, the start, and the broker is in the set again."""
+    await group.hang_up(number)
+    assert await asyncio.to_thread(group.brokers[number].stop) == 0
+    await group.found(lambda known: number not in known.sync_state_set)
+    await group.start(number)
+    await group.all_in_set()
+
+
+async def stands_still(group: FailoverCluster, number: int) -> str:
+    """Wait until a former master passes nothing on any more, for two seconds; how much it has passed on."""
+    relayed, since = "", time.monotonic()
+    async with asyncio.timeout(60):
+        while time.monotonic() - since < 2:
+            now = await group.figure(number, "relayed")
+            if now != relayed:
+                relayed, since = now, time.monotonic()
+            await asyncio.sleep(0.1)
+    return relayed
+
+
+async def test_no_send_fails_while_a_group_is_upgraded_by_the_steps_of_the_page(tmp_path: Path, judge: Judge) -> None:
+    """docs/operations.md, "Rolling restart", with one group and the clients' own defaults."""
+    async with FailoverCluster(tmp_path, 2, {"mappedFileSizeCommitLog": str(64 << 20)}) as group:
+        await group.send()
+        await group.all_in_set()
+        assert await group.master() == 1
+        judge.call("producer", name="upgraded", group="P", namesrv=group.names.address, timeoutMs=3000, within=30)
+        java = asyncio.wrap_future(judge.begin("load", kind="sync", name="upgraded", topic="T", threads=2, ms=50_000))
+        python = Upgraded()
+        sending = asyncio.create_task(python.go_on(group.names.address))
+
+        await restart(group, 2)  # those that follow
+        await group.hand_over(2)
+        await group.all_in_set()
+        relayed = await stands_still(group, 1)
+        await restart(group, 1)  # the former master
+        assert await group.master() == 2
+        assert not java.done(), "the sends were over before the upgrade was"
+
+        done = await java
+        python.end()
+        await sending
+        judge.call("stop", name="upgraded")
+        logs = await group.logs()
+    print(done["messages"], done["failed"], done["failures"], relayed, len(python.taken), round(python.longest, 3))
+    assert (done["failed"], python.faults) == (0, []), done["failures"]
+    assert logs[1] == logs[2] and int(relayed) > 0
+    assert python.taken <= {*bodies(logs[1])}
+
+
+SIZES = {"mappedFileSizeCommitLog": str(1 << 20), "mappedFileSizeConsumeQueue": "20000", "checkCRCOnRecover": "true"}
+
+
+async def test_apache_opens_the_store_of_every_broker_of_a_group_after_switches(tmp_path: Path) -> None:
+    """That of a former master whose log was cut off, those of the others, and that of one which came back empty."""
+    async with FailoverCluster(tmp_path, 3, {"haMaxTimeSlaveNotCatchup": "15000"}, machines=True) as group:
+        for _ in range(300):
+            await group.send()
+        await group.all_in_set()
+        group.machines[1].ha.lost = frozenset(("there", "back"))
+        with pytest.raises(TimeoutError):
+            await group.ask(1, 310, message(i=""), b"on no other broker" * 1000, within=0.5)
+        await group.hang_up(1)
+        group.kill(1)
+        group.machines[1].ha.lost = frozenset()
+        group.machines[1].ha.cut()
+        await group.led_by_another(1)
+        for _ in range(300):
+            await group.send()
+        await group.start(1)
+        await group.all_in_set()
+        (replica,) = {2, 3} - {await group.master()}
+        await group.hang_up(replica)
+        await asyncio.to_thread(group.brokers[replica].stop)
+        shutil.rmtree(group.store(replica))
+        await group.start(replica)
+        await group.all_in_set()
+        await group.hand_over(1)
+        await group.all_in_set()
+        for _ in range(300):
+            await group.send()
+        (log, *others) = (await group.logs()).values()
+    assert {*others} == {log}
+    assert [*(group.store(1) / "rolledback").iterdir()], "its log was cut off"
+    names = await asyncio.to_thread(ApacheNameServer, "4.9.7", tmp_path / "names-4.9.7")
+    try:
+        for number in group.numbers:
+            found = CliRunner().invoke(
+                main, ["store", "verify", str(group.store(number)), "-c", str(tmp_path / f"{number}" / "broker.conf")]
+            )
+            assert found.exit_code == 0 and "The store is sound." in found.output, found.output
+            broker = await asyncio.to_thread(ApacheBroker, "4.9.7", tmp_path / f"{number}", names.address, SIZES)
+            try:
+                records = await asyncio.to_thread(pulled, broker, 0)
+                assert [record.body for record in records] == group.acknowledged
+            finally:
+                await asyncio.to_thread(broker.stop)
+    finally:
+        await asyncio.to_thread(names.stop)
