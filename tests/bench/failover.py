@@ -2,11 +2,12 @@
 
 Run: ``python -m tests.bench.failover [rounds] [send_timeout] [--only ROW,...]`` (10 and 8 s; needs Debian's
 etcd-server). Three members of etcd with its own defaults, a nameserver and two or three brokers are processes on this
-machine. Four senders wait for each answer. In each round one thing happens while they send, and when it is over the
-group is whole again. A pause is the longest time in which no sender had an answer with 0; a fault is a send that raised
-an error; a switch is a round after which another broker leads. With ``parts`` the time from a kill to the next 0 is cut
-up by the log of the new master: until it stands (etcd keeps the key of a silent master), is elected, has its role, and
-until a sender has the next 0. Machine load is printed beside.
+machine; in ``two-groups-killed`` two brokers of another name, too, and each send may go to either. Four senders wait
+for each answer. In each round one thing happens while they send, and when it is over the group is whole again. A pause
+is the longest time in which no sender had an answer with 0; a fault is a send that raised an error; a switch is a round
+after which another broker leads. With ``parts`` the time from a kill to the next 0 is cut up by the log of the new
+master: until it stands (etcd keeps the key of a silent master), is elected, has its role, and until a sender has the
+next 0. Machine load is printed beside.
 """
 
 from __future__ import annotations
@@ -20,17 +21,24 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from eruca.broker.coordination.etcd import Etcd
+from eruca.broker.services.failover.keys import Keys
 from eruca.client import ClientSettings, Message, Producer
 from tests.bench.command_line import some_of
 from tests.support.etcd import AS_INSTALLED
 from tests.support.failover_cluster import FailoverCluster
+from tests.support.lone import LoneBroker
+from tests.support.peers import Peer
+from tests.support.sends import message
 
+SEND = 310
 SENDERS = 4
 CALM = 2.0
 """Seconds of sends before something happens."""
@@ -188,15 +196,17 @@ async def stop_in_order(group: FailoverCluster, sends: Sends, master: int) -> No
 
 
 class Row(NamedTuple):
-    """What happens, and to how many brokers."""
+    """What happens, and to how many brokers; with ``second`` beside a second group, which has the topic, too."""
 
     harm: Harm
     brokers: int = 2
+    second: bool = False
 
 
 ROWS = {
     "master-killed": Row(kill_master),
     "master-killed-3": Row(kill_master, 3),
+    "two-groups-killed": Row(kill_master, second=True),
     "master-stopped": Row(stop_master),
     "master-and-leader-killed": Row(kill_master_and_leader),
     "slave-killed": Row(kill_slave),
@@ -211,6 +221,33 @@ ROWS = {
     "SIGTERM": Row(stop_in_order),
 }
 """A 3 at the end of a name: of three brokers."""
+
+
+@asynccontextmanager
+async def second_group(folder: Path, group: FailoverCluster) -> AsyncIterator[None]:
+    """Two brokers of another name, with the etcd and the nameserver of the first group, and its topic."""
+    settings = {
+        **{"brokerName": "broker-b", "namesrvAddr": group.names.address},
+        **{"enableControllerMode": "true", "controllerAddr": ";".join(group.etcd.urls)},
+    }
+    brokers, etcd, keys = [], Etcd(group.etcd.urls), Keys("DefaultCluster", "broker-b")
+    try:
+        for number, role in ((1, "SYNC_MASTER"), (2, "SLAVE")):
+            own = {"brokerId": str(number), "brokerRole": role}
+            brokers.append(await LoneBroker.start(folder / f"{number}", folder / f"{number}/store", settings | own))
+        async with asyncio.timeout(30):
+            known = None
+            while known is None or known.group.sync_state_set != {1, 2}:
+                await asyncio.sleep(0.1)
+                known = keys.view(await etcd.read_all(keys.prefix)).known
+        peer = await Peer().connect(brokers[known.group.master_broker_id - 1].address)
+        assert (await peer.ask(SEND, message(i=""), b"makes the topic")).code == 0
+        await peer.close()
+        yield
+    finally:
+        await etcd.close()
+        for broker in brokers:
+            broker.kill()
 
 
 def parts(output: str, begun: float, goes_on: float) -> str:
@@ -233,9 +270,14 @@ async def measure(folder: Path, name: str, rounds: int, timeout: float, *, cut_u
     """Print a line for a row."""
     row = ROWS[name]
     pauses, failed, switches, loads = [], 0, 0, []
-    async with FailoverCluster(folder, row.brokers, machines=True, etcd=AS_INSTALLED) as group:
+    async with AsyncExitStack() as ending:
+        group = await ending.enter_async_context(
+            FailoverCluster(folder / "a", row.brokers, machines=True, etcd=AS_INSTALLED)
+        )
         await group.send()
         await group.all_in_set()
+        if row.second:
+            await ending.enter_async_context(second_group(folder / "b", group))
         settings = ClientSettings(nameserver=group.names.address)
         async with Producer("P", settings=settings, send_timeout=timeout) as producer:
             sends = Sends(producer)
