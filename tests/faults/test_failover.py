@@ -310,3 +310,59 @@ async def test_a_master_that_is_killed_and_back_at_once_has_what_it_kept_in_memo
             stranger = await group.ask(following, LOCK, {}, LOCKS.replace(b'"c"', b'"d"') % number)
             assert stranger.code == 0 and b"queueId" not in stranger.body
             await group.all_in_set()
+
+
+@pytest.mark.parametrize("waits", ["DELAY\x011", "TIMER_DELAY_MS\x01500"])
+async def test_what_a_new_master_delivered_does_not_come_again_when_all_were_killed(tmp_path: Path, waits: str) -> None:
+    """The former master took the messages, and was killed before they were due."""
+    async with FailoverCluster(tmp_path) as group:
+        await group.send()
+        await group.all_in_set()
+        for _ in range(3):
+            assert await group.send() == 1
+            assert (await group.ask(1, SEND, message(i=waits), b"late 0")).code == 0
+        group.kill(1)
+        await group.hang_up(1)
+        assert await group.send() == 2
+        await delivered_late(group, 2, 3)
+        await group.start(1)
+        await group.all_in_set()
+        for each in group.numbers:
+            group.kill(each)
+            await group.hang_up(each)
+        await group.start(2)
+        assert await group.send() == 2
+        assert (await group.ask(2, SEND, message(i=waits), b"late 1")).code == 0
+        await delivered_late(group, 2, 4)
+        await group.start(1)
+        await group.all_in_set()
+        found = bodies((await group.logs())[1])
+    assert [found.count(b"late %d" % number) for number in range(2)] == [3, 1]
+
+
+async def delivered_late(group: FailoverCluster, master: int, count: int) -> None:
+    """Wait until the queue has what was sent at once, and so many messages that waited."""
+    async with asyncio.timeout(30):
+        stored = 0
+        while stored < len(group.acknowledged) + count:
+            await asyncio.sleep(0.05)
+            answer = await group.ask(master, GET_END, {"topic": "T", "queueId": "0"})
+            assert answer.code == 0, answer.remark
+            stored = int(answer.fields["offset"])
+
+
+async def test_an_end_of_a_transaction_that_comes_again_is_not_acknowledged_before_the_first_one_is(
+    tmp_path: Path,
+) -> None:
+    """The other broker is in the set, and gets nothing: it may be the next master."""
+    async with FailoverCluster(tmp_path, 2, machines=True) as group:
+        await group.send()
+        await group.all_in_set()
+        assert await group.send() == 1
+        place = half_messages.place(await group.ask(1, SEND, half("K"), b"half"))
+        group.machines[1].ha.lost = frozenset({"back"})
+        codes: list[int] = []
+        while not codes or codes[-1]:
+            codes.append((await group.ask(1, END, {**ENDED, "msgId": "K", **place})).code)
+        members = (await group.found(lambda each: True)).sync_state_set
+        assert members == {1} and {*codes[:-1]} == {14}

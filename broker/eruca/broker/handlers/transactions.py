@@ -49,7 +49,12 @@ def end(broker: Broker, call: Call[EndTransaction]) -> Result:
     if put.status:
         raise _not_stored(broker, put.status)
     reply = Reply(remark=None if commit else NOTHING_TO_SAY)
-    waiter = None if call.oneway or put.end_offset < 0 else broker.durable(put.end_offset)
+    return reply if call.oneway else _safe(broker, put.end_offset, reply)
+
+
+def _safe(broker: Broker, end_offset: int, reply: Reply) -> Result:
+    """The reply when the log is safe up to there; below 0 up to its end, as what was decided before may not be safe."""
+    waiter = broker.durable(end_offset if end_offset >= 0 else broker.store.figures().max_offset)
     return reply if waiter is None else _when_safe(broker, waiter, reply)
 
 
@@ -85,7 +90,7 @@ def _not_stored(broker: Broker, status: PutStatus) -> Refused:
 
 
 @routes.on(api.RESUME_CHECK_HALF_MESSAGE, changes=lambda ask: f"half message {ask.msg_id}")
-def resume(broker: Broker, call: Call[ResumeCheckHalfMessage]) -> Reply:
+def resume(broker: Broker, call: Call[ResumeCheckHalfMessage]) -> Result:
     """Ask the producers about a half message again, as if it had never been checked."""
     message_id = call.header.msg_id or ""
     try:
@@ -101,4 +106,4 @@ def resume(broker: Broker, call: Call[ResumeCheckHalfMessage]) -> Reply:
     if broker.halves.resume(half) is None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"Put message back to {names.TRANS_HALF_TOPIC} failed.")
     call.note(after="it is checked again")
-    return Reply()
+    return _safe(broker, -1, Reply())

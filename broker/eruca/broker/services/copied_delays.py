@@ -70,7 +70,7 @@ class CopiedDelays:
         if mark is None or not self._store.replicator.begin_offset <= mark.position <= self.position:
             self._mark.forget()
         found = delivered(self._store, self._mark.current, self._offsets.table, self._levels, self._store.records_since)
-        self._offsets.table = found.levels
+        self._offsets.found(found.levels)
         self._settled = found.settled
         self._begun_at = self.position
         self._mark.stage(Deliveries(self._begun_at, found.levels, *found.settled.contents(), copied=True))

@@ -21,21 +21,28 @@ class DelayOffsets(SavedState):
         self.table: dict[int, int] = {}
         """The present offset of every level that ever had a message."""
         self._staged: dict[int, int] = {}
+        self._borne_out: dict[int, int] = {}
+        """What this log bears out."""
         self._saver = Saver(path, self._encode)
 
     def load(self) -> None:
         """Read ``delayOffset.json``. Raises StateUnreadable."""
         stored = self._stored(bodies.DelayOffsetSerializeWrapper.decode, "offsetTable")
         if stored is not None:
-            self.table = stored.offset_table
+            self.found(stored.offset_table)
             self._staged = dict(self.table)
 
     def body(self) -> bytes:
         """The table as the answer to 45."""
         return _body(self.table).encode()
 
+    def found(self, table: Mapping[int, int]) -> None:
+        """Make ``table``, which this log bears out, the present one; the file changes only by ``stage``."""
+        self.table, self._borne_out = dict(table), dict(table)
+
     def stage(self, table: Mapping[int, int]) -> None:
         """Make ``table``, which may be older than the present one, the content of the next save."""
+        self._borne_out = dict(table)
         if table != self._staged:
             self._staged = dict(table)
             self._saver.changed()
@@ -45,8 +52,8 @@ class DelayOffsets(SavedState):
         self.table = other.offset_table
 
     def settle_back(self) -> None:
-        """Let the table be what was staged last: what a master has delivered since may not be in this log."""
-        self.table = dict(self._staged)
+        """Let the table be what was found or staged last: what a master has delivered since may not be in this log."""
+        self.table = dict(self._borne_out)
 
     def _encode(self) -> bytes:
         return _body(self._staged).encode(Style.PRETTY)
