@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ from tests.support.disks import needs_lossy_disk
 from tests.support.etcd import needs_etcd
 from tests.support.failover_cluster import FailoverCluster
 from tests.support.failover_load import GroupLoad, Witness, differences, shown
+from tests.support.failover_promises import Promises
+from tests.support.failover_writers import Writers, came_later, tables_of
 from tests.support.load import read
 from tests.support.programme import LONG, chance, rounds
 
@@ -182,38 +185,43 @@ DISKS: dict[str, tuple[Harm, int]] = {"power": (lose_power, 50), "disk": (fail_d
 @asynccontextmanager
 async def watched(folder: Path, count: int, name: str, *, lossy: bool = False) -> AsyncIterator[Run]:
     """A group under load; judged at the end."""
-    dice, witness = chance(f"{name} of {count}"), Witness()
+    dice, witness, promises = chance(f"{name} of {count}"), Witness(), Promises()
     settings = {**SETTINGS, "slaveTimeout": "1000", **({"flushDiskType": "SYNC_FLUSH"} if lossy else {})}
     async with FailoverCluster(folder, count, settings, machines=True, lossy=lossy) as group:
         await group.send()
         await group.all_in_set()
-        async with GroupLoad(group, witness, dice, rest=REST) as load:
-            run = Run(group, load, dice)
+        writers = Writers(group, promises, dice, lambda queue: witness.acknowledged_ends.get(queue, 0))
+        async with GroupLoad(group, witness, dice, rest=REST) as load, writers:
+            run = Run(group, load, dice, promises)
             try:
                 yield run
             finally:
                 run.tell()
         await group.all_in_set(60)
-        found = await read(group.address(await group.master()))
+        master = group.address(await group.master())
+        came, found, tables = await came_later(master, promises), await read(master), await tables_of(group)
         logs = await group.logs()
-    faults = [*witness.faults(found), *differences(logs)]
-    print(f"{witness.history.acknowledged:,} acknowledged, {len(witness.seen):,} seen")
+    faults = [*witness.faults(found), *promises.faults(tables, came), *differences(logs)]
+    others = ", ".join(f"{count:,} {what}" for what, count in sorted(promises.answers.items()))
+    print(f"{witness.history.acknowledged:,} acknowledged, {len(witness.seen):,} seen; {others}")
     assert faults == [], shown(faults)
 
 
 class Run:
     """The rounds of one run."""
 
-    def __init__(self, group: FailoverCluster, load: GroupLoad, dice: random.Random) -> None:
+    def __init__(self, group: FailoverCluster, load: GroupLoad, dice: random.Random, promises: Promises) -> None:
         self.pauses: dict[str, list[float]] = {}
         self._group = group
         self._load = load
         self._dice = dice
+        self._promises = promises
 
     async def round(self, name: str, harm: Harm, calm: int = 200) -> None:
         """Some messages, what happens, and the group together again."""
         await self._load.more(calm)
         self._load.begin_round()
+        begun, former = time.monotonic(), dict(self._group.brokers)
         try:
             await harm(self._group, self._dice, await self._group.master())
             await self._group.all_in_set(60)
@@ -221,6 +229,8 @@ class Run:
         except TimeoutError:
             said = [f"{number}: {broker.output[-2000:]}" for number, broker in self._group.brokers.items()]
             raise AssertionError("\n".join([f"no group after {name}: {await self._group.view()}", *said])) from None
+        if all(self._group.brokers[number] is not former[number] for number in self._group.numbers):
+            self._promises.forgot(begun, time.monotonic())  # all were started again, perhaps from one time on
         self.pauses.setdefault(name, []).append(self._load.pause)
 
     def tell(self) -> None:

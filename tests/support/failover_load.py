@@ -42,6 +42,8 @@ class Witness:
         """What was wrong as soon as it was said or shown."""
         self.ends: dict[int, int] = {}
         """The highest end of each queue that a broker has told."""
+        self.acknowledged_ends: dict[int, int] = {}
+        """Up to where each queue is acknowledged."""
         self._displaced: list[tuple[tuple[int, int], bytes]] = []
 
     def promise(self, queue: int, offset: int, body: bytes, end: int = 0) -> None:
@@ -53,6 +55,7 @@ class Witness:
             self._displaced.append(((queue, offset), former.body))
             self.at_once.append(f"twice: offset {offset} of queue {queue} is {former.body[:40]!r}, and {body[:40]!r}")
         self.history.promise(queue, offset, body, time.monotonic())
+        self.acknowledged_ends[queue] = max(offset + 1, self.acknowledged_ends.get(queue, 0))
 
     def see(self, queue: int, offset: int, body: bytes) -> None:
         """A broker showed it."""
@@ -181,13 +184,13 @@ class GroupLoad:
             self.pause, self._answered = max(self.pause, now - self._answered), now
             self._witness.promise(queue, offset, body, end)
             await asyncio.sleep(self._rest)
-        await _hang_up(peers)
+        await hang_up(peers)
 
     async def _took(self, peers: dict[int, Peer], number: int, queue: int, body: bytes) -> int | None:
         try:
             answer = await send(await self._peer(peers, number), queue, body, topic=self._topic, within=PATIENCE)
         except (OSError, EOFError, TimeoutError):
-            await _hang_up(peers, number)
+            await hang_up(peers, number)
             return None
         return int(answer.fields["queueOffset"]) if answer.code == 0 else None
 
@@ -210,7 +213,7 @@ class GroupLoad:
                 records = decode_records(answer.body, check=True) if answer.code == 0 else []
                 told = await peer.ask(MAX_OFFSET, {"topic": self._topic, "queueId": queue}, within=PATIENCE)
             except (OSError, EOFError, TimeoutError, ProtocolError):
-                await _hang_up(peers, number)
+                await hang_up(peers, number)
                 continue
             if told.code == 0:
                 self._witness.tell(queue, int(told.fields["offset"]))
@@ -219,10 +222,11 @@ class GroupLoad:
                 ends[queue] = max(ends[queue], record.queue_offset + 1)
             if not records:
                 await asyncio.sleep(0.02)
-        await _hang_up(peers)
+        await hang_up(peers)
 
 
-async def _hang_up(peers: dict[int, Peer], number: int | None = None) -> None:
+async def hang_up(peers: dict[int, Peer], number: int | None = None) -> None:
+    """End the connection to one broker, or those to all."""
     for each in [number] if number is not None else [*peers]:
         peer = peers.pop(each, None)
         if peer is not None:

@@ -7,6 +7,7 @@ import asyncio
 import itertools
 import signal
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +15,8 @@ import pytest
 
 from eruca.client import ClientSettings, Message, Producer
 from eruca.client.selectors import by_hash
+from eruca.protocol.bodies import LockBatchAnswer, LockBatchRequest
+from eruca.protocol.queues import MessageQueue
 from tests.support.etcd import needs_etcd
 from tests.support.failover_cluster import FailoverCluster, bodies
 from tests.support.peers import Answered, Peer
@@ -126,6 +129,76 @@ async def test_a_master_that_slept_acknowledges_nothing_alone_and_then_passes_on
     found = bodies(log)
     assert [body for body in (*group.acknowledged, *taken, b"passed on") if found.count(body) != 1] == []
     print(f"of {len(answers)} sends while it slept {len(taken)} were taken, and {len(codes)} answered")
+
+
+TAKEN = range(10)
+"""Queues that a client locks at the new master while the former one sleeps."""
+QUEUES = range(20)
+LOCK, COMMIT, MAKE, GET_TOPIC, GET_OFFSET = 41, 15, 17, 351, 14
+
+
+def locking(client: str, queues: Iterable[int]) -> bytes:
+    """The body of a 41."""
+    wanted = [MessageQueue("T", "broker-a", queue) for queue in queues]
+    return LockBatchRequest(client_id=client, consumer_group="G", mq_set=wanted).encode()
+
+
+def locked(answer: Answered | BaseException) -> set[int]:
+    """The queues that an answer grants."""
+    if not isinstance(answer, Answered) or answer.code:
+        return set()
+    return {each.queue_id for each in LockBatchAnswer.decode(answer.body).locked}
+
+
+async def asked_at_once(peer: Peer, first: int) -> tuple[set[int], set[int], set[int]]:
+    """Ask for a lock, an offset and a topic for every other queue; those of which success was answered."""
+    numbers = QUEUES[first::2]
+    topic: dict[str, object] = {"readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "defaultTopic": "TBW102"}
+    offset: dict[str, object] = {"consumerGroup": "G", "topic": "T"}
+    asks: list[tuple[int, dict[str, object], bytes]] = [(LOCK, {}, locking("former", [number])) for number in numbers]
+    asks += [(COMMIT, {**offset, "queueId": number, "commitOffset": number + 1}, b"") for number in numbers]
+    asks += [(MAKE, {**topic, "topic": f"Made{number}"}, b"") for number in numbers]
+    answers = await asyncio.gather(*(peer.ask(*each, within=60) for each in asks), return_exceptions=True)
+    done = [isinstance(each, Answered) and each.code == 0 for each in answers]
+    count = len(numbers)
+    granted = set().union(*map(locked, answers[:count]))
+    committed, made = done[count : 2 * count], done[2 * count :]
+    return granted, {*itertools.compress(numbers, committed)}, {*itertools.compress(numbers, made)}
+
+
+async def test_what_a_master_that_slept_answers_of_locks_offsets_and_topics_is_what_the_next_one_has(
+    tmp_path: Path,
+) -> None:
+    """Half of it was asked while it slept, the other half as soon as it woke."""
+    async with FailoverCluster(tmp_path) as group:
+        await group.send()
+        await group.all_in_set()
+        peers = [await Peer().connect(group.brokers[1].address) for _ in range(2)]
+        group.brokers[1].signal(signal.SIGSTOP)
+        asleep = asyncio.create_task(asked_at_once(peers[0], 0))
+        assert await group.send() == 2
+        taken: set[int] = set()
+        async with asyncio.timeout(30):
+            while taken != {*TAKEN}:
+                taken |= locked(await group.ask(2, LOCK, {}, locking("next", TAKEN)))
+        group.brokers[1].signal(signal.SIGCONT)
+        awake = [await asked_at_once(peers[1], 1)]
+        while not awake[-1][0] and len(awake) < 50:  # until it passes on what it is asked
+            awake.append(await asked_at_once(peers[1], 1))
+        answers = [await asleep, *awake]
+        granted, committed, made = (set().union(*kind) for kind in zip(*answers, strict=True))
+        for peer in peers:
+            await peer.close()
+        assert granted.isdisjoint(taken), "two have a queue"
+        strange = locked(await group.ask(2, LOCK, {}, locking("stranger", QUEUES)))
+        assert strange.isdisjoint(granted | taken), "a lock that was granted is free"
+        for number in committed:
+            asked = {"consumerGroup": "G", "topic": "T", "queueId": number}
+            assert (await group.ask(2, GET_OFFSET, asked)).fields["offset"] == str(number + 1)
+        for number in made:
+            assert (await group.ask(2, GET_TOPIC, {"topic": f"Made{number}"})).code == 0
+        await group.all_in_set()
+    print(f"granted {sorted(granted)}, committed {sorted(committed)}, made {sorted(made)}, {len(awake)} rounds awake")
 
 
 async def test_a_master_that_was_killed_and_is_back_passes_on_what_is_sent_to_it(tmp_path: Path) -> None:
