@@ -63,6 +63,7 @@ def requests(half_at: Mapping[str, object], stored_at: int) -> dict[str, Ask]:
         "pull": Ask(11, PULL),
         "offset": Ask(14, MINE),
         "end of a queue": Ask(30, {"topic": "T", "queueId": "0"}),
+        "offsets of delays": Ask(45, {}),
     }
 
 
@@ -78,6 +79,7 @@ MASTER = {
     **dict.fromkeys(REPLIES, 1),  # nobody waits for them
     "reset": 1,  # nobody is online
     **READS,
+    "offsets of delays": 0,
 }
 SLAVE = {
     **MASTER,
@@ -86,13 +88,14 @@ SLAVE = {
     "end of a transaction": 11,
 }
 """As those of RocketMQ."""
-SLAVE_OF_A_GROUP = {**SLAVE, **dict.fromkeys((*TABLES, *OFFSETS, "commit", "lock", "unlock"), 14)}
-UNSURE = {**MASTER, **dict.fromkeys((*TABLES, *OFFSETS, "commit", "lock", "unlock"), 14)}
+ONLY_SURELY = (*TABLES, *OFFSETS, "commit", "lock", "unlock", "offsets of delays")
+SLAVE_OF_A_GROUP = {**SLAVE, **dict.fromkeys(ONLY_SURELY, 14)}
+UNSURE = {**MASTER, **dict.fromkeys(ONLY_SURELY, 14)}
 """What the syncStateSet confirms is right, whoever is the master now: sends."""
 BELOW = {
     **dict.fromkeys((*SENDS, *REPLIES, "send back"), 1),
     **dict.fromkeys((*TABLES, "clone of offsets", "commit", "lock", "end of a transaction"), 14),
-    **{"unlock": 0, "reset": 1, **READS},
+    **{"unlock": 0, "reset": 1, **READS, "offsets of delays": 0},
 }
 
 

@@ -123,7 +123,11 @@ async def all_offsets(broker: Broker, call: Call[Empty]) -> Reply:
 
 @routes.on(api.GET_ALL_DELAY_OFFSET, reads=True)
 def delay_offsets(broker: Broker, call: Call[Empty]) -> Reply:
-    """The delivered offset of each delay level, for a slave; levels that never had a message are omitted."""
+    """The delivered offset of each delay level, for a slave; levels that never had a message are omitted.
+
+    A slave of a group may be elected before it has found in its log what was delivered: only a master says that.
+    """
+    leads_surely(broker)
     return Reply(body=broker.delays.offsets.body())
 
 
