@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
@@ -65,13 +65,23 @@ class EtcdCluster:
         raise TimeoutError(f"no member of etcd led within {within:g} s")
 
     def _leads(self, number: int) -> bool:
-        ask = urllib.request.Request(f"http://{self.addresses[number]}/v3/maintenance/status", data=b"{}")
         try:
-            with urllib.request.urlopen(ask, timeout=5) as answer:
-                status = json.load(answer)
+            status = self._ask(number, "maintenance/status")
         except OSError:  # a member that has just started, or hangs
             return False
         return bool(status["header"]["member_id"] == status.get("leader"))
+
+    def empty(self) -> None:
+        """Lose all keys, as when all disks of etcd are new."""
+        every = "AA=="  # from the byte 0 on: without an end
+        self._ask(self.leader(), "kv/deleterange", key=every, range_end=every)
+
+    def _ask(self, number: int, what: str, **fields: str) -> dict[str, Any]:
+        """Raises OSError."""
+        ask = urllib.request.Request(f"http://{self.addresses[number]}/v3/{what}", data=json.dumps(fields).encode())
+        with urllib.request.urlopen(ask, timeout=5) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
 
     def kill(self, number: int) -> None:
         self.members[number].kill()

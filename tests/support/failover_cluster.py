@@ -15,10 +15,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from eruca.broker.coordination.etcd import Etcd
 from eruca.broker.coordination.port import Unavailable
 from eruca.broker.failover.group import Group
 from eruca.broker.services.failover.keys import Keys, View
+from eruca.broker.services.failover.messages import MAGIC, Hello
+from eruca.protocol.bodies import ClusterInfo
 from eruca.protocol.record import decode_records
 from tests.support.clocks import Clock, shifted_clock
 from tests.support.disks import LossyDisk
@@ -26,11 +30,22 @@ from tests.support.eruca import ErucaNameServer
 from tests.support.etcd import EtcdCluster, cluster
 from tests.support.lone import LoneBroker
 from tests.support.peers import Answered, Peer
-from tests.support.ports import free_broker_port
+from tests.support.ports import free_broker_port, free_port
 from tests.support.proxy import Proxy
 from tests.support.sends import message
+from tests.support.ways import Ways
 
+_CLUSTER_INFO = 106
 KEYS = Keys("DefaultCluster", "broker-a")
+
+
+def follower(said: bytes) -> str | None:
+    """Which broker follows by a connection that begins so."""
+    begin = len(MAGIC) + 5
+    end = begin + int.from_bytes(said[len(MAGIC) : len(MAGIC) + 4], "big")
+    if len(said) < begin or len(said) < end:
+        return None
+    return str(msgspec.json.decode(said[begin:end], type=Hello).broker_id)
 
 
 class Machine:
@@ -43,13 +58,14 @@ class Machine:
         self.ha_host = f"127.0.1.{number}"
         self.to_etcd: list[Proxy] = []
         self.to_names = Proxy("")
-        self.ha = Proxy("")
+        self.ha = Ways("", follower)
+        """The ways of the others to this one as their master."""
 
     async def start(self, etcd: Sequence[str], names: str, ha_port: int) -> None:
         """Listen for the broker, which is not started yet."""
         self.to_etcd = [await Proxy(address).start() for address in etcd]
         self.to_names = await Proxy(names).start()
-        self.ha = await Proxy(f"127.0.0.1:{ha_port}").start(self.ha_host, ha_port)
+        self.ha = await Ways(f"127.0.0.1:{ha_port}", follower).start(self.ha_host, ha_port)
 
     def settings(self) -> dict[str, str]:
         """Where the broker finds others, and others it."""
@@ -65,8 +81,9 @@ class Machine:
 
     async def stop(self) -> None:
         """End the proxies and the disk."""
-        for proxy in (*self.to_etcd, self.to_names, self.ha):
+        for proxy in (*self.to_etcd, self.to_names):
             await proxy.stop()
+        await self.ha.stop()
         if self.disk is not None:
             await asyncio.to_thread(self.disk.__exit__, None, None, None)
         if self.clock is not None:
@@ -93,6 +110,7 @@ class FailoverCluster:
         """The bodies that were answered with 0, in their order."""
         self._home = home
         self._settings = dict(settings or {})
+        self._names_port = free_port()
         self._ports = {number: free_broker_port() for number in self.numbers}
         self.machines: dict[int, Machine] = {}
         self._with_machines = machines
@@ -104,7 +122,7 @@ class FailoverCluster:
 
     async def __aenter__(self) -> Self:
         self.etcd: EtcdCluster = await cluster(self._home / "etcd", more=self._of_etcd)
-        self.names = await asyncio.to_thread(ErucaNameServer, self._home / "names")
+        await self.start_names()
         if self._with_machines:
             shim = await asyncio.to_thread(shifted_clock, self._home)
             for number in self.numbers:
@@ -130,6 +148,11 @@ class FailoverCluster:
             await machine.stop()
         self.names.stop()
         self.etcd.__exit__(None, None, None)
+
+    async def start_names(self) -> None:
+        """Start the nameserver, again at its port."""
+        settings = {"listenPort": str(self._names_port)}
+        self.names = await asyncio.to_thread(ErucaNameServer, self._home / "names", settings)
 
     async def start(self, number: int, env: Mapping[str, str] | None = None) -> None:
         """Start a broker, with more in its environment; returns when it runs."""
@@ -191,6 +214,25 @@ class FailoverCluster:
     async def led_by_another(self, than: int, within: float = 30.0) -> None:
         """Wait until etcd names another master than this one."""
         await self.found(lambda group: group.master_broker_id != than, within)
+
+    async def known_to_clients(self, within: float = 30.0) -> None:
+        """Wait until the nameserver names the master that etcd has."""
+        async with asyncio.timeout(within):
+            while True:
+                with suppress(OSError, EOFError, TimeoutError):
+                    names = await Peer().connect(self.names.address)
+                    try:
+                        answer = await names.ask(_CLUSTER_INFO, {}, within=5)
+                    finally:
+                        await names.close()
+                    found = ClusterInfo.decode(answer.body).broker_addr_table.get("broker-a")
+                    if found is not None and found.broker_addrs.get(0) == self.address(await self.master()):
+                        return
+                await asyncio.sleep(0.05)
+
+    async def between(self, one: int, other: int) -> list[Proxy]:
+        """The ways of two brokers to each other, whoever of them leads."""
+        return [await self.machines[one].ha.of(str(other)), await self.machines[other].ha.of(str(one))]
 
     async def hand_over(self, to: int, within: float = 10.0) -> None:
         """Have the master hand the mastership over, as soon as it knows that the other one is in the set.

@@ -13,6 +13,8 @@ come line by line on standard input, each is answered by one line:
     fail OP N PART        the N-th OP (write, fsync, read) from now on of a file whose path has PART fails with EIO; the
                           unsynced data of a failed fsync is gone, as on Linux
     slow SECONDS          each fsync of a file takes so long from now on; one that is under way returns
+    full yes|no           there is no room: no file gets longer (ENOSPC); what has its length can be written.
+                          A failure of the power makes room
     syncs PART            when the last two fsyncs of such files began (seconds, monotonic)
     end                   the last folder that is taken away does not come back
 """
@@ -123,6 +125,7 @@ class Disk(fuse.Operations):  # type: ignore[misc, unused-ignore]
         self._off: tuple[str, str] | None = None
         self._failing: dict[tuple[str, str], int] = {}
         self._syncs: dict[str, deque[float]] = {}
+        self._full = False
         self._slow = 0.0
         self._slowed = threading.Event()
         self._handles = itertools.count(1)
@@ -145,6 +148,10 @@ class Disk(fuse.Operations):  # type: ignore[misc, unused-ignore]
         with self._lock:
             self._failing[operation, part] = int(number)
         return "armed"
+
+    def full(self, said: str) -> str:
+        self._full = said == "yes"
+        return "full" if self._full else "room"
 
     def syncs(self, part: str) -> str:
         with self._lock:
@@ -175,6 +182,7 @@ class Disk(fuse.Operations):  # type: ignore[misc, unused-ignore]
             node.live = bytearray(node.durable)
         self.live = dict(self.durable)
         self._off = None
+        self._full = False
         self._failing.clear()
         self._syncs.clear()
 
@@ -195,6 +203,10 @@ class Disk(fuse.Operations):  # type: ignore[misc, unused-ignore]
                 self._failing[wanted, part] = left - 1
                 return left == 1
         return False
+
+    def _find_room(self, node: Node, end: int) -> None:
+        if self._full and end > len(node.live):
+            raise fuse.FuseOSError(errno.ENOSPC)
 
     def _change(self, change: Change) -> None:
         with self._lock:
@@ -266,7 +278,9 @@ class Disk(fuse.Operations):  # type: ignore[misc, unused-ignore]
         with self._lock:
             if self._due("write", path):
                 raise fuse.FuseOSError(errno.EIO)
-            self._node(path).change(offset, bytes(data))
+            node = self._node(path)
+            self._find_room(node, offset + len(data))
+            node.change(offset, bytes(data))
             return len(data)
 
     def truncate(self, path: str, length: int, fh: int | None = None) -> int:
@@ -279,6 +293,7 @@ class Disk(fuse.Operations):  # type: ignore[misc, unused-ignore]
             raise fuse.FuseOSError(errno.EOPNOTSUPP)
         with self._lock:
             node = self._node(path)
+            self._find_room(node, offset + size)
             if len(node.live) < offset + size:
                 node.change(offset + size, None)
         return 0
@@ -317,7 +332,8 @@ class Disk(fuse.Operations):  # type: ignore[misc, unused-ignore]
         return 0
 
     def statfs(self, path: str) -> dict[str, int]:
-        return {"f_bsize": 4096, "f_frsize": 4096, "f_blocks": 1 << 20, "f_bfree": 1 << 19, "f_bavail": 1 << 19}
+        free = 0 if self._full else 1 << 19
+        return {"f_bsize": 4096, "f_frsize": 4096, "f_blocks": 1 << 20, "f_bfree": free, "f_bavail": free}
 
     def chmod(self, path: str, mode: int) -> int:
         node = self._node(path)

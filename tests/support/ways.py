@@ -1,0 +1,90 @@
+"""A listener that takes each connection through a proxy of its caller's own, so that a test can cut off one of several.
+
+Owns the listener and these proxies. ``who`` reads a caller's name from the first bytes of a connection, and returns
+None while it needs more of them; it knows the protocol, nobody else here does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from tests.support.proxy import Proxy
+
+Who = Callable[[bytes], str | None]
+
+
+class Ways:
+    """The ways to ``target`` (``host:port``), by who takes them."""
+
+    def __init__(self, target: str, who: Who) -> None:
+        self.address = ""
+        self._target = target
+        self._who = who
+        self._ways: dict[str, Proxy] = {}
+        self._making = asyncio.Lock()
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> Ways:
+        """Listen on a port of a loopback address, by default on a free one."""
+        self._server = await asyncio.start_server(self._accept, host, port)
+        host, port = self._server.sockets[0].getsockname()[:2]
+        self.address = f"{host}:{port}"
+        return self
+
+    async def stop(self) -> None:
+        """Cut everything and listen no more."""
+        assert self._server is not None
+        self._server.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for way in self._ways.values():
+            await way.stop()
+
+    async def of(self, caller: str) -> Proxy:
+        """The way of a caller, who may be to come yet."""
+        async with self._making:
+            if caller not in self._ways:
+                self._ways[caller] = await Proxy(self._target).start()
+            return self._ways[caller]
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        writers = [writer]
+        with suppress(OSError, asyncio.CancelledError):
+            said = b""
+            while (caller := self._who(said)) is None:
+                if not (more := await reader.read(65536)):
+                    break
+                said += more
+            else:
+                host, _, port = (await self.of(caller)).address.rpartition(":")
+                there, onwards = await asyncio.open_connection(host, int(port))
+                writers.append(onwards)
+                onwards.write(said)
+                await _until_one_ends(_pass_on(reader, onwards), _pass_on(there, writer))
+        for each in writers:
+            each.close()
+
+
+async def _until_one_ends(*works: Coroutine[Any, Any, None]) -> None:
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
