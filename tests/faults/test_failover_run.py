@@ -124,11 +124,18 @@ async def apart(ways: Sequence[Proxy], how: str) -> AsyncIterator[None]:
 
 
 async def harm_etcd(group: FailoverCluster, dice: random.Random, master: int) -> None:
-    """A member of etcd is killed or stopped, the leader or another one; or all of etcd is away."""
+    """A member of etcd, the leader or another one, is killed, stopped, or cut off from one or both others; or all of
+    etcd is away."""
     etcd, leader = group.etcd, await asyncio.to_thread(group.etcd.leader)
     everybody = range(len(etcd.members))
     one = dice.choice((leader, dice.choice([member for member in everybody if member != leader])))
-    how = dice.choice(("killed", "stopped", "all away"))
+    how = dice.choice(("killed", "stopped", "cut off", "all away"))
+    if how == "cut off":
+        others = [member for member in everybody if member != one]
+        ways = [await group.between_members(one, other) for other in dice.sample(others, dice.choice((1, 2)))]
+        async with apart([way for pair in ways for way in pair], dice.choice(("refused", "both", "there", "back"))):
+            await asyncio.sleep(dice.uniform(0.5, 7.0))
+        return
     if how == "killed":
         etcd.kill(one)
         await asyncio.sleep(dice.uniform(0.5, 3.0))
@@ -356,6 +363,32 @@ async def test_of_three_brokers_one_can_be_cut_off_from_one_other_only(tmp_path:
 
 
 # ---- the judges
+
+SHOWS_ALL = """
+from eruca.broker.store.store import Store
+
+Store.visible_limit = property(lambda self: None, lambda self, value: None)
+Store.show = lambda self, limit: self.drain()
+"""
+
+
+async def isolate(group: FailoverCluster, dice: random.Random, master: int) -> None:
+    """The master is cut off from all the others and from etcd until another one leads."""
+    others = [each for each in group.numbers if each != master]
+    pairs = [way for each in others for way in await group.between(master, each)]
+    async with apart([*group.machines[master].to_etcd, *pairs], "both"):
+        await group.led_by_another(master)
+
+
+async def test_brokers_that_show_what_not_all_of_the_set_have_are_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault: messages are given out as soon as they are stored."""
+    (tmp_path / "sitecustomize.py").write_text(SHOWS_ALL)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(AssertionError, match=r"faults: .*'(gone|changed):'"):
+        async with watched(tmp_path, 2, "shown") as run:
+            await run.round("cut off", isolate)
 
 
 def told() -> Witness:

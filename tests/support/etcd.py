@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import signal
 import time
@@ -25,13 +26,21 @@ AS_INSTALLED = ("--heartbeat-interval", "100", "--election-timeout", "1000")
 
 
 class EtcdCluster:
-    """Members on this machine; they serve when the constructor returns."""
+    """Members on this machine; they serve when the constructor returns. ``peers`` is where each listens for the others,
+    and where they find it."""
 
-    def __init__(self, folder: Path, count: int = 3, more: Sequence[str] = (), scheme: str = "http") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        count: int = 3,
+        more: Sequence[str] = (),
+        scheme: str = "http",
+        peers: Sequence[tuple[str, str]] = (),
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.addresses = [f"127.0.0.1:{free_port()}" for _ in range(count)]
-        peers = [f"http://127.0.0.1:{free_port()}" for _ in range(count)]
-        group = ",".join(f"m{number}={peer}" for number, peer in enumerate(peers))
+        peers = peers or [(address, address) for address in (f"127.0.0.1:{free_port()}" for _ in range(count))]
+        group = ",".join(f"m{number}=http://{found}" for number, (_, found) in enumerate(peers))
         self._folder = folder
         self._scheme = scheme
         self._commands = [
@@ -39,9 +48,10 @@ class EtcdCluster:
                 *("etcd", "--name", f"m{number}", "--data-dir", str(folder / f"m{number}"), *QUICK, *more),
                 *("--listen-client-urls", f"{scheme}://{self.addresses[number]}"),
                 *("--advertise-client-urls", f"{scheme}://{self.addresses[number]}"),
-                *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", group),
+                *("--listen-peer-urls", f"http://{listens}", "--initial-advertise-peer-urls", f"http://{found}"),
+                *("--initial-cluster", group),
             ]
-            for number, peer in enumerate(peers)
+            for number, (listens, found) in enumerate(peers)
         ]
         self.members = [self._run(number) for number in range(count)]
         for member in self.members:
@@ -70,6 +80,11 @@ class EtcdCluster:
         except OSError:  # a member that has just started, or hangs
             return False
         return bool(status["header"]["member_id"] == status.get("leader"))
+
+    def ids(self) -> list[str]:
+        """How the members name themselves to each other."""
+        found = {each["name"]: int(each["ID"]) for each in self._ask(self.leader(), "cluster/member/list")["members"]}
+        return [f"{found[f'm{number}']:x}" for number in range(len(self.members))]
 
     def empty(self) -> None:
         """Lose all keys, as when all disks of etcd are new."""
@@ -108,6 +123,16 @@ class EtcdCluster:
             member.close_pipes()
 
 
-async def cluster(folder: Path, count: int = 3, more: Sequence[str] = ()) -> EtcdCluster:
+async def cluster(
+    folder: Path, count: int = 3, more: Sequence[str] = (), peers: Sequence[tuple[str, str]] = ()
+) -> EtcdCluster:
     """As the constructor, while the loop runs on."""
-    return await asyncio.to_thread(EtcdCluster, folder, count, more)
+    return await asyncio.to_thread(EtcdCluster, folder, count, more, peers=peers)
+
+
+def member(said: bytes) -> str | None:
+    """Which member asks by a connection between members that begins so; "" if it does not say."""
+    if b"\r\n\r\n" not in said:
+        return None
+    found = re.search(rb"X-Server-From: *([0-9a-f]+)", said, re.IGNORECASE)
+    return found[1].decode() if found is not None else ""

@@ -27,7 +27,7 @@ from eruca.protocol.record import decode_records
 from tests.support.clocks import Clock, shifted_clock
 from tests.support.disks import LossyDisk
 from tests.support.eruca import ErucaNameServer
-from tests.support.etcd import EtcdCluster, cluster
+from tests.support.etcd import AS_INSTALLED, EtcdCluster, cluster, member
 from tests.support.lone import LoneBroker
 from tests.support.peers import Answered, Peer
 from tests.support.ports import free_broker_port, free_port
@@ -116,12 +116,21 @@ class FailoverCluster:
         self._with_machines = machines
         self._lossy = lossy
         self._of_etcd = etcd
+        self._to_members: list[Ways] = []
+        """The ways of members of etcd to each of them."""
         self._peers: dict[int, Peer] = {}
         self._sent = 0
         self._last = 1
 
     async def __aenter__(self) -> Self:
-        self.etcd: EtcdCluster = await cluster(self._home / "etcd", more=self._of_etcd)
+        if self._with_machines:
+            listens = [f"127.0.0.1:{free_port()}" for _ in range(3)]
+            self._to_members = [await Ways(address, member).start() for address in listens]
+            peers = [(address, ways.address) for address, ways in zip(listens, self._to_members, strict=True)]
+            timing = (*AS_INSTALLED, *self._of_etcd)  # the loop of the test is between the members
+            self.etcd: EtcdCluster = await cluster(self._home / "etcd", more=timing, peers=peers)
+        else:
+            self.etcd = await cluster(self._home / "etcd", more=self._of_etcd)
         await self.start_names()
         if self._with_machines:
             shim = await asyncio.to_thread(shifted_clock, self._home)
@@ -148,6 +157,8 @@ class FailoverCluster:
             await machine.stop()
         self.names.stop()
         self.etcd.__exit__(None, None, None)
+        for ways in self._to_members:
+            await ways.stop()
 
     async def start_names(self) -> None:
         """Start the nameserver, again at its port."""
@@ -233,6 +244,11 @@ class FailoverCluster:
     async def between(self, one: int, other: int) -> list[Proxy]:
         """The ways of two brokers to each other, whoever of them leads."""
         return [await self.machines[one].ha.of(str(other)), await self.machines[other].ha.of(str(one))]
+
+    async def between_members(self, one: int, other: int) -> list[Proxy]:
+        """The ways of two members of etcd to each other."""
+        ids = await asyncio.to_thread(self.etcd.ids)
+        return [await self._to_members[one].of(ids[other]), await self._to_members[other].of(ids[one])]
 
     async def hand_over(self, to: int, within: float = 10.0) -> None:
         """Have the master hand the mastership over, as soon as it knows that the other one is in the set.
