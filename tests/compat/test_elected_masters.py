@@ -348,13 +348,16 @@ async def test_apache_opens_the_store_of_every_broker_of_a_group_after_switches(
         for _ in range(300):
             await group.send()
         await group.all_in_set()
-        group.machines[1].ha.lost = frozenset(("there", "back"))
+        ways = [await group.machines[1].ha.of(each) for each in ("2", "3")]
+        for way in ways:
+            way.lost = frozenset(("there", "back"))
         with pytest.raises(TimeoutError):
             await group.ask(1, 310, message(i=""), b"on no other broker" * 1000, within=0.5)
         await group.hang_up(1)
         group.kill(1)
-        group.machines[1].ha.lost = frozenset()
-        group.machines[1].ha.cut()
+        for way in ways:
+            way.lost = frozenset()
+            way.cut()
         await group.led_by_another(1)
         for _ in range(300):
             await group.send()

@@ -360,7 +360,7 @@ async def test_an_end_of_a_transaction_that_comes_again_is_not_acknowledged_befo
         await group.all_in_set()
         assert await group.send() == 1
         place = half_messages.place(await group.ask(1, SEND, half("K"), b"half"))
-        group.machines[1].ha.lost = frozenset({"back"})
+        (await group.machines[1].ha.of("2")).lost = frozenset({"back"})
         codes: list[int] = []
         while not codes or codes[-1]:
             codes.append((await group.ask(1, END, {**ENDED, "msgId": "K", **place})).code)
