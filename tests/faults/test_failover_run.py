@@ -101,8 +101,9 @@ async def partition(group: FailoverCluster, dice: random.Random, master: int) ->
         "nameservers": [names],
         "all": [*etcd, *peers, names],
     }
-    how = dice.choice(("refused", "both", "there", "back"))
-    async with apart(ways[dice.choice([*ways])], how):
+    cut, how = dice.choice([*ways]), dice.choice(("refused", "both", "there", "back"))
+    print(f"broker {number} is cut off from {cut}: {how}")
+    async with apart(ways[cut], how):
         await asyncio.sleep(dice.uniform(0.5, 7.0))
 
 
@@ -130,6 +131,7 @@ async def harm_etcd(group: FailoverCluster, dice: random.Random, master: int) ->
     everybody = range(len(etcd.members))
     one = dice.choice((leader, dice.choice([member for member in everybody if member != leader])))
     how = dice.choice(("killed", "stopped", "cut off", "all away"))
+    print(f"etcd: {how} (member {one}, if not all)")
     if how == "cut off":
         others = [member for member in everybody if member != one]
         ways = [await group.between_members(one, other) for other in dice.sample(others, dice.choice((1, 2)))]
