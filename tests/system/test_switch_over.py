@@ -85,7 +85,8 @@ async def test_no_send_fails_while_the_mastership_is_handed_over_again_and_again
 
 
 async def follows(group: FailoverCluster, number: int) -> None:
-    """Wait until a broker follows the master; it may start again meanwhile, to cut its log off."""
+    """Wait until a broker follows the master, after it has started again where its log was to be cut off."""
+    await group.all_in_set()
     async with asyncio.timeout(30):
         while True:
             with suppress(OSError, EOFError, TimeoutError):
