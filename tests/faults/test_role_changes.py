@@ -157,7 +157,10 @@ async def hand_over(group: Group, to: int) -> None:
     master: Desk = await group.led({1, 2})
     answer = await master.ask(ELECT, {"clusterName": "Lab", "brokerName": "broker-a", "brokerId": to}, within=20)
     assert answer.code == 0, answer.remark
-    assert await group.led({1, 2}) is group.desks[to]
+    async with asyncio.timeout(20):
+        # the former one may not have heard of it yet
+        while await group.led({1, 2}) is not group.desks[to]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 async def there_and_back(group: Group) -> None:
