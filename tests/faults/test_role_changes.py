@@ -173,7 +173,7 @@ def ours() -> Counter[str]:
     """How many objects there are of each class of Eruca's."""
     gc.collect()
     classes = (type(each) for each in gc.get_objects())
-    return Counter(each.__qualname__ for each in classes if each.__module__.startswith("eruca."))
+    return Counter(each.__qualname__ for each in classes if str(each.__module__).startswith("eruca."))
 
 
 async def test_changes_of_a_group_leave_no_task_connection_object_or_megabyte(tmp_path: Path) -> None:
