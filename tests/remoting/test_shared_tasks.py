@@ -25,6 +25,23 @@ async def test_all_who_wait_get_the_result_of_one_work() -> None:
     assert (await tasks.result("a", work), calls) == (7, 2)
 
 
+async def test_who_comes_in_the_turn_in_which_a_work_ends_gets_the_next_one() -> None:
+    tasks, calls = SharedTasks[str, int](), 0
+
+    async def work() -> int:
+        nonlocal calls
+        calls += 1
+        asyncio.get_running_loop().call_soon(lambda: later.append(tasks.start("a", work)) if not later else None)
+        return calls
+
+    later: list[asyncio.Task[int]] = []
+    first = tasks.start("a", work)
+    await asyncio.wait({first})
+    assert (first.result(), await later[0]) == (1, 2)
+    await asyncio.sleep(0)
+    assert "a" not in tasks
+
+
 async def test_an_error_that_nobody_waits_for_any_more_is_no_report_of_asyncio() -> None:
     reports: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))

@@ -27,7 +27,7 @@ class SharedTasks(Generic[K, T]):
     def start(self, key: K, work: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
         """The task of a key; ``work`` is started where none runs."""
         task = self._tasks.get(key)
-        if task is None:
+        if task is None or task.done():
             task = self._tasks[key] = asyncio.ensure_future(work())
             task.add_done_callback(lambda ended: self._ended(key, ended))
         return task
@@ -47,6 +47,7 @@ class SharedTasks(Generic[K, T]):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _ended(self, key: K, task: asyncio.Task[T]) -> None:
-        del self._tasks[key]
+        if self._tasks.get(key) is task:
+            del self._tasks[key]
         if not task.cancelled():
             task.exception()
