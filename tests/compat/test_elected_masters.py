@@ -310,7 +310,7 @@ async def stands_still(group: FailoverCluster, number: int) -> str:
 
 
 async def test_no_send_fails_while_a_group_is_upgraded_by_the_steps_of_the_page(tmp_path: Path, judge: Judge) -> None:
-    """docs/operations.md, "Rolling restart", with one group and the clients' own defaults."""
+    """docs/operations.md, "Rolling upgrade of a group", with one group and the clients' own defaults."""
     async with FailoverCluster(tmp_path, 2, {"mappedFileSizeCommitLog": str(64 << 20)}) as group:
         await group.send()
         await group.all_in_set()

@@ -22,20 +22,19 @@ from eruca.broker.coordination.port import Unavailable
 from eruca.broker.failover.group import Group
 from eruca.broker.services.failover.keys import Keys, View
 from eruca.broker.services.failover.messages import MAGIC, Hello
-from eruca.protocol.bodies import ClusterInfo
 from eruca.protocol.record import decode_records
 from tests.support.clocks import Clock, shifted_clock
 from tests.support.disks import LossyDisk
 from tests.support.eruca import ErucaNameServer
 from tests.support.etcd import AS_INSTALLED, EtcdCluster, cluster, member
 from tests.support.lone import LoneBroker
+from tests.support.names import brokers_by
 from tests.support.peers import Answered, Peer
 from tests.support.ports import free_broker_port, free_port
 from tests.support.proxy import Proxy
 from tests.support.sends import message
 from tests.support.ways import Ways
 
-_CLUSTER_INFO = 106
 KEYS = Keys("DefaultCluster", "broker-a")
 
 
@@ -233,11 +232,10 @@ class FailoverCluster:
                 with suppress(OSError, EOFError, TimeoutError):
                     names = await Peer().connect(self.names.address)
                     try:
-                        answer = await names.ask(_CLUSTER_INFO, {}, within=5)
+                        found = (await brokers_by(names)).get("broker-a", {})
                     finally:
                         await names.close()
-                    found = ClusterInfo.decode(answer.body).broker_addr_table.get("broker-a")
-                    if found is not None and found.broker_addrs.get(0) == self.address(await self.master()):
+                    if found.get(0) == self.address(await self.master()):
                         return
                 await asyncio.sleep(0.05)
 

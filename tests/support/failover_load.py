@@ -188,17 +188,13 @@ class GroupLoad:
 
     async def _took(self, peers: dict[int, Peer], number: int, queue: int, body: bytes) -> int | None:
         try:
-            answer = await send(await self._peer(peers, number), queue, body, topic=self._topic, within=PATIENCE)
+            answer = await send(
+                await connected(peers, self._group, number), queue, body, topic=self._topic, within=PATIENCE
+            )
         except (OSError, EOFError, TimeoutError):
             await hang_up(peers, number)
             return None
         return int(answer.fields["queueOffset"]) if answer.code == 0 else None
-
-    async def _peer(self, peers: dict[int, Peer], number: int) -> Peer:
-        if number not in peers:
-            async with asyncio.timeout(PATIENCE):
-                peers[number] = await Peer().connect(self._group.address(number))
-        return peers[number]
 
     async def _read(self) -> None:
         """Read what is new at any broker, and what was read long ago, and ask where queues end."""
@@ -208,7 +204,7 @@ class GroupLoad:
             number, queue = self._dice.choice(self._group.numbers), self._dice.randrange(QUEUES)
             offset = ends[queue] if self._dice.random() < 0.8 else self._dice.randrange(ends[queue] + 1)
             try:
-                peer = await self._peer(peers, number)
+                peer = await connected(peers, self._group, number)
                 answer = await asyncio.wait_for(pull(peer, queue, offset, topic=self._topic), PATIENCE)
                 records = decode_records(answer.body, check=True) if answer.code == 0 else []
                 told = await peer.ask(MAX_OFFSET, {"topic": self._topic, "queueId": queue}, within=PATIENCE)
@@ -223,6 +219,14 @@ class GroupLoad:
             if not records:
                 await asyncio.sleep(0.02)
         await hang_up(peers)
+
+
+async def connected(peers: dict[int, Peer], group: Group, number: int) -> Peer:
+    """The connection to a broker, made if there is none."""
+    if number not in peers:
+        async with asyncio.timeout(PATIENCE):
+            peers[number] = await Peer().connect(group.address(number))
+    return peers[number]
 
 
 async def hang_up(peers: dict[int, Peer], number: int | None = None) -> None:

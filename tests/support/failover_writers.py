@@ -26,7 +26,7 @@ from eruca.protocol.bodies import (
 )
 from eruca.protocol.queues import MessageQueue
 from tests.support import half_messages
-from tests.support.failover_load import PATIENCE, Group, hang_up
+from tests.support.failover_load import PATIENCE, Group, connected, hang_up
 from tests.support.failover_promises import BrokerTables, Promises, Register, TopicState, table_differences
 from tests.support.half_messages import half, place
 from tests.support.load import QUEUES, TOPIC, read
@@ -106,10 +106,8 @@ class Writers:
         """One request to the broker that may be the master; None without an answer."""
         number = self._takes
         try:
-            if number not in peers:
-                async with asyncio.timeout(PATIENCE):
-                    peers[number] = await Peer().connect(self._group.address(number))
-            answer = await peers[number].ask(code, fields, body, within=within)
+            peer = await connected(peers, self._group, number)
+            answer = await peer.ask(code, fields, body, within=within)
         except (OSError, EOFError, TimeoutError):
             await hang_up(peers, number)
             answer = None
@@ -126,15 +124,16 @@ class Writers:
         within: float = PATIENCE,
     ) -> Said | None:
         """Ask until it is answered with 0; None if the run is over before."""
-        for times in itertools.count():
+        once = True
+        while True:
             asked = time.monotonic()
             answer = await self._ask(peers, code, fields, body, within)
             if answer is not None and answer.code == 0:
-                return Said(answer, asked, once=not times)
+                return Said(answer, asked, once)
             if self._over:
                 return None
+            once = False
             await asyncio.sleep(REST)
-        raise AssertionError
 
     async def _rest(self) -> None:
         await asyncio.sleep(self._dice.uniform(0.5, 1.5) * REST)

@@ -53,5 +53,10 @@ class Names:
         return TopicRouteData.decode(answer.body) if answer.code == 0 else None
 
     async def brokers(self) -> dict[str, dict[int, str]]:
-        info = ClusterInfo.decode((await self.peer.ask(CLUSTER)).body)
-        return {name: data.broker_addrs for name, data in info.broker_addr_table.items()}
+        return await brokers_by(self.peer)
+
+
+async def brokers_by(peer: Peer) -> dict[str, dict[int, str]]:
+    """The addresses of all brokers, by name and brokerId, of the nameserver to which that peer is connected."""
+    info = ClusterInfo.decode((await peer.ask(CLUSTER)).body)
+    return {name: data.broker_addrs for name, data in info.broker_addr_table.items()}

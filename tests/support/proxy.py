@@ -7,7 +7,17 @@ Muted connections stay open and carry nothing more, as when a firewall forgot th
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+
+
+async def listening(
+    accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]], host: str, port: int
+) -> tuple[asyncio.Server, str]:
+    """A server on that port of a loopback address, 0 for a free one, and its ``host:port``."""
+    server = await asyncio.start_server(accept, host, port)
+    host, port = server.sockets[0].getsockname()[:2]
+    return server, f"{host}:{port}"
 
 
 class Proxy:
@@ -39,9 +49,7 @@ class Proxy:
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> Proxy:
         """Listen on a port of a loopback address, by default on a free one."""
-        self._server = await asyncio.start_server(self._accept, host, port)
-        host, port = self._server.sockets[0].getsockname()[:2]
-        self.address = f"{host}:{port}"
+        self._server, self.address = await listening(self._accept, host, port)
         return self
 
     async def stop(self) -> None:

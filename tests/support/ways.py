@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from tests.support.proxy import Proxy
+from tests.support.proxy import Proxy, listening
 
 Who = Callable[[bytes], str | None]
 
@@ -30,9 +30,7 @@ class Ways:
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> Ways:
         """Listen on a port of a loopback address, by default on a free one."""
-        self._server = await asyncio.start_server(self._accept, host, port)
-        host, port = self._server.sockets[0].getsockname()[:2]
-        self.address = f"{host}:{port}"
+        self._server, self.address = await listening(self._accept, host, port)
         return self
 
     async def stop(self) -> None:

@@ -114,7 +114,7 @@ class Membership:
         if number in group.sync_state_set and not group.has(number, member.store):
             remedy = f"start broker {others} with its store, or " if others else ""
             why = (
-                f"broker {number} has another store than etcd knows, lost files, or its machine stopped with "
+                f"broker {number} has another store than etcd knows, has lost files, or its machine stopped with "
                 "ASYNC_FLUSH (store_id_lost in its log says which), and only these brokers with their stores may be "
                 f"elected: {able}; {remedy}bring its former disk back, or see no-master in the runbook"
             )

@@ -49,12 +49,15 @@ def end(broker: Broker, call: Call[EndTransaction]) -> Result:
     if put.status:
         raise _not_stored(broker, put.status)
     reply = Reply(remark=None if commit else NOTHING_TO_SAY)
-    return reply if call.oneway else _safe(broker, put.end_offset, reply)
+    if call.oneway:
+        return reply
+    # What was decided before may not be safe yet.
+    return _safe(broker, put.end_offset if put.end_offset >= 0 else broker.store.replicator.end_offset, reply)
 
 
 def _safe(broker: Broker, end_offset: int, reply: Reply) -> Result:
-    """The reply when the log is safe up to there; below 0 up to its end, as what was decided before may not be safe."""
-    waiter = broker.durable(end_offset if end_offset >= 0 else broker.store.figures().max_offset)
+    """The reply when the log is safe up to there."""
+    waiter = broker.durable(end_offset)
     return reply if waiter is None else _when_safe(broker, waiter, reply)
 
 
@@ -106,4 +109,4 @@ def resume(broker: Broker, call: Call[ResumeCheckHalfMessage]) -> Result:
     if broker.halves.resume(half) is None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"Put message back to {names.TRANS_HALF_TOPIC} failed.")
     call.note(after="it is checked again")
-    return _safe(broker, -1, Reply())
+    return _safe(broker, broker.store.replicator.end_offset, Reply())
