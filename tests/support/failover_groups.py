@@ -123,7 +123,7 @@ class MemoryOffice(Generic[C]):
         self._machine.disk.epochs = lists.cut(self._machine.disk.epochs, end)
 
     async def lead(self, epoch: int, *, takes_sends: bool) -> None:
-        self._machine.tables.lead()
+        self._machine.tables.lead(epoch)
         self.leads = epoch
 
     async def follow(self) -> None:

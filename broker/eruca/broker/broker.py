@@ -275,9 +275,10 @@ class Broker:
     def durable(self, end_offset: int) -> asyncio.Future[Durability] | None:
         """None when a message that ends at ``end_offset`` is as safe as this broker promises; else how that wait ends.
 
-        Under SYNC_FLUSH it must be on the disk, at a SYNC_MASTER on a slave, or on all of the syncStateSet.
+        Under SYNC_FLUSH it must be on the disk, at a SYNC_MASTER on a slave, or on all of the syncStateSet: there a
+        broker that is the master no more promises nothing. To be asked in the turn in which the message is stored.
         """
-        if self.confirmation is not None and self.role.sync:
+        if self.confirmation is not None and (self.role.sync or self.role.is_slave):
             return self.confirmation.durable(end_offset)
         return self.slaves.durable(end_offset) if self.role.sync else self.store.durable(end_offset)
 

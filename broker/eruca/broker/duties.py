@@ -193,7 +193,8 @@ class Duties:
             await broker.ha_access.stop()
             await self._leave_slaves()
         broker.store.drain()
-        broker.locks.clear()
+        if not self._elects:  # else it may be elected again before it has followed another one
+            broker.locks.clear()
         broker.halves.forget()
         part = broker.group_part
         disk_failed = part is not None and part.disk_failed  # who waits for the disk answers no client

@@ -347,7 +347,7 @@ class _Office:
     async def lead(self, epoch: int, *, takes_sends: bool) -> None:
         self._take_sends(takes_sends)
         self._takes, self._number = None, 0
-        self._tables.lead()
+        self._tables.lead(epoch)
         self._confirmation.lead()
         await self._broker.role.lead(epoch)
 

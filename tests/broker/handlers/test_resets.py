@@ -2,6 +2,7 @@
 
 import pytest
 
+from eruca.broker.state.offsets import Offsets
 from eruca.protocol.bodies import GetConsumerStatusBody, ResetOffsetBody
 from eruca.protocol.queues import MessageQueue
 from tests.support.desk import START, Desk
@@ -76,6 +77,9 @@ async def test_one_named_queue_of_a_group_that_is_offline_is_stored_here(desk: D
     answer = await desk.ask(RESET, {**request(0, force=False), "queueId": 0, "offset": 4})
     assert (answer.code, table(answer.body)) == (0, {0: 4})
     assert desk.broker.offsets.of("g", "T") == {0: 4, 1: 2}
+    saved = Offsets(desk.config.config_folder / "consumerOffset.json")
+    saved.load()
+    assert saved.of("g", "T") == {0: 4, 1: 2}
 
 
 @pytest.mark.parametrize("name", ["../x", "a\0b", "", "g" * 256])

@@ -476,6 +476,21 @@ async def test_what_was_given_up_can_be_asked_about_again(desk: Desk) -> None:
     assert len(desk.records("T")) == 1
 
 
+async def test_with_a_synchronous_disk_it_is_answered_when_the_message_is_safe(prepared: Prepared) -> None:
+    def synchronous(desk: Desk) -> None:
+        desk.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH
+
+    desk = await prepared(synchronous)
+    await send(desk, "K1")
+    (first,) = desk.records(HALF)
+    before = desk.broker.store.figures().max_offset
+
+    for _ in range(2):  # the second time it may be what is not safe yet
+        assert (await desk.ask(RESUME, {"msgId": first.offset_message_id})).code == 0
+        figures = desk.broker.store.figures()
+        assert figures.flushed_offset == figures.max_offset > before
+
+
 async def test_only_half_messages_can_be_asked_about_again(desk: Desk) -> None:
     desk.topic("T")
     sent = await desk.ask(SEND, message(), b"plain")

@@ -74,12 +74,13 @@ def within_bounds(config: TopicConfig | SubscriptionGroupConfig) -> None:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(fault)) from None
 
 
-def changeable_topic(broker: Broker, topic: str) -> None:
-    """Refuse a change of a topic by operators: on a slave, of an illegal name, of a system topic."""
-    changeable(broker)
+def changeable_topic(broker: Broker, topic: str) -> int:
+    """Refuse a change of a topic by operators: on a slave, of an illegal name, of a system topic; the epoch else."""
+    epoch = changeable(broker)
     legal_topic(topic)
     if broker.topics.is_system(topic):
         raise Refused(ResponseCode.SYSTEM_ERROR, f"The topic[{topic}] is conflict with system topic.")
+    return epoch
 
 
 def readable(broker: Broker) -> None:
@@ -103,39 +104,57 @@ def knows_offsets(broker: Broker) -> None:
         )
 
 
-def leads_surely(broker: Broker) -> None:
-    """Refuse where the group has another master, or may have elected one meanwhile, which would answer otherwise."""
+def leads_surely(broker: Broker) -> int:
+    """Refuse where the group has another master, or may have elected one meanwhile, which would answer otherwise.
+
+    Returns the epoch in which this broker leads, 0 outside of a group: what is changed now is confirmed in it, or not
+    at all.
+    """
     if broker.role.elected and broker.role.is_slave:
         raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, NOT_THE_MASTER)
-    if broker.role.epoch and not broker.registration.is_sure():
-        raise Refused(
-            ResponseCode.SERVICE_NOT_AVAILABLE,
-            "this broker does not know whether it still is the master of its group: try again",
-        )
+    epoch = broker.role.epoch
+    if epoch and not broker.registration.is_sure():
+        raise _unsure()
+    still_leads(broker, epoch)
+    return epoch
 
 
-def changeable(broker: Broker) -> None:
-    """Refuse a change of topics or groups on a slave, and on a master that is not sure to be one."""
-    leads_surely(broker)
+def still_leads(broker: Broker, epoch: int) -> None:
+    """Refuse to go on with a change if this broker does not lead in the epoch any more in which it began with it."""
+    if broker.tables is not None and broker.tables.epoch != epoch:
+        raise _unsure()
+
+
+def _unsure() -> Refused:
+    return Refused(
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        "this broker does not know whether it still is the master of its group: try again",
+    )
+
+
+def changeable(broker: Broker) -> int:
+    """Refuse a change of topics or groups on a slave, and on a master that is not sure to be one; the epoch else."""
+    epoch = leads_surely(broker)
     if broker.role.is_slave:
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
             "Can't modify topic or subscription group from slave broker, please execute it from master broker.",
         )
+    return epoch
 
 
-def confirmed(broker: Broker, reply: Reply, *, on_disk: bool = False) -> Result:
-    """The reply to a change of tables, when all of the syncStateSet have it; offsets ``on_disk`` where it says so.
+def confirmed(broker: Broker, epoch: int, reply: Reply) -> Result:
+    """The reply to a change of tables that was made in that epoch, when all of the syncStateSet have it.
 
     A broker of no group that elects its master answers at once.
     """
-    waiting = broker.tables.confirmed(on_disk=on_disk) if broker.tables is not None else None
+    waiting = broker.tables.confirmed(epoch) if broker.tables is not None else None
     return reply if waiting is None else _when_confirmed(waiting, reply)
 
 
-async def all_confirmed(broker: Broker, *, on_disk: bool = False) -> None:
-    """Wait for that."""
-    waiting = broker.tables.confirmed(on_disk=on_disk) if broker.tables is not None else None
+async def all_confirmed(broker: Broker, epoch: int, *, on_disk: bool = False) -> None:
+    """Wait for that; with ``on_disk`` offsets are on the disks there."""
+    waiting = broker.tables.confirmed(epoch, on_disk=on_disk) if broker.tables is not None else None
     if waiting is not None:
         await _when_confirmed(waiting, Reply())
 

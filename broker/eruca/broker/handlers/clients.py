@@ -18,6 +18,7 @@ from eruca.broker.handlers.checks import (
     legal_client_id,
     legal_group,
     legal_topic,
+    still_leads,
 )
 from eruca.broker.state.clients import Member
 from eruca.broker.state.topics import UNIT_SUB
@@ -73,7 +74,8 @@ def heartbeat(broker: Broker, call: Call[Empty]) -> Result:
         return _long_heartbeat(broker, call)
     except ProtocolError as error:
         raise _unreadable(error) from None
-    return confirmed(broker, Reply()) if _heard(broker, call, beat) else Reply()
+    epoch = _heard(broker, call, beat)
+    return confirmed(broker, epoch, Reply()) if epoch else Reply()
 
 
 async def _long_heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
@@ -81,8 +83,8 @@ async def _long_heartbeat(broker: Broker, call: Call[Empty]) -> Reply:
         beat = await in_thread(partial(HeartbeatData.decode_request, call.body))
     except ProtocolError as error:
         raise _unreadable(error) from None
-    if _heard(broker, call, beat):
-        await all_confirmed(broker)
+    if epoch := _heard(broker, call, beat):
+        await all_confirmed(broker, epoch)
     return Reply()
 
 
@@ -90,8 +92,9 @@ def _unreadable(error: ProtocolError) -> Refused:
     return Refused(ResponseCode.SYSTEM_ERROR, f"the heartbeat cannot be read: {error}")
 
 
-def _heard(broker: Broker, call: Call[Empty], beat: HeartbeatData) -> bool:
-    """Take in a heartbeat; whether it has changed groups, topics or filters that all brokers of a group have."""
+def _heard(broker: Broker, call: Call[Empty], beat: HeartbeatData) -> int:
+    """Take in a heartbeat. The epoch, if it has changed groups, topics or filters that all brokers of a group have;
+    else 0."""
     legal_client_id(beat.client_id)
     count = len(beat.consumer_data_set) + len(beat.producer_data_set)
     if count > MOST_GROUPS:
@@ -145,7 +148,7 @@ def _heard(broker: Broker, call: Call[Empty], beat: HeartbeatData) -> bool:
             broker.clients.register_producer(producer.group_name, member())
     if refused is not None:
         raise refused
-    return broker.tables is not None and broker.tables.number != before
+    return broker.tables.epoch if broker.tables is not None and broker.tables.number != before else 0
 
 
 def _tags(subscription: SubscriptionData) -> int:
@@ -353,23 +356,24 @@ async def _connections(members: Iterable[Member]) -> list[bodies.Connection]:
 def lock(broker: Broker, call: Call[Empty]) -> Result:
     """Lock queues for a client; the answer names those that it now holds."""
     ask = _asked(call)
-    leads_surely(broker)
+    epoch = leads_surely(broker)
     if len(ask.mq_set) > MOST_LOCKS_AT_ONCE:
-        return _lock_many(broker, ask)
+        return _lock_many(broker, epoch, ask)
     held = broker.locks.lock(ask.consumer_group, ask.mq_set, ask.client_id, broker.monotonic())
     if ask.mq_set and not held and len(broker.locks) >= broker.locks.most:
         raise Refused(
             ResponseCode.SYSTEM_BUSY,
             f"{broker.locks.most} queues are locked at this broker, more may not be: locks end when their consumers do",
         )
-    return confirmed(broker, Reply(body=LockBatchAnswer(locked=held).encode()))
+    return confirmed(broker, epoch, Reply(body=LockBatchAnswer(locked=held).encode()))
 
 
-async def _lock_many(broker: Broker, ask: LockBatchRequest) -> Reply:
+async def _lock_many(broker: Broker, epoch: int, ask: LockBatchRequest) -> Reply:
     held: list[MessageQueue] = []
     async for queues in sliced(batches(ask.mq_set)):
+        still_leads(broker, epoch)
         held += broker.locks.lock(ask.consumer_group, queues, ask.client_id, broker.monotonic())
-    await all_confirmed(broker)
+    await all_confirmed(broker, epoch)
     return Reply(body=await encoded(LockBatchAnswer(locked=held)))
 
 
@@ -380,15 +384,16 @@ def unlock(broker: Broker, call: Call[Empty]) -> Result:
     A client that stops sends this last: few are released at once, before the end of its connection is seen.
     """
     ask = _asked(call)
-    leads_surely(broker)
+    epoch = leads_surely(broker)
     if len(ask.mq_set) > MOST_LOCKS_AT_ONCE:
-        return _unlock_many(broker, ask)
+        return _unlock_many(broker, epoch, ask)
     broker.locks.unlock(ask.consumer_group, ask.mq_set, ask.client_id)
     return Reply()
 
 
-async def _unlock_many(broker: Broker, ask: LockBatchRequest) -> Reply:
+async def _unlock_many(broker: Broker, epoch: int, ask: LockBatchRequest) -> Reply:
     async for queues in sliced(batches(ask.mq_set)):
+        still_leads(broker, epoch)
         broker.locks.unlock(ask.consumer_group, queues, ask.client_id)
     return Reply()
 

@@ -23,7 +23,7 @@ routes: Routes[Broker] = Routes()
 @routes.on(api.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, changes="a group")
 async def update(broker: Broker, call: Call[Empty]) -> Reply:
     """Create a group or replace its settings."""
-    changeable(broker)
+    epoch = changeable(broker)
     try:
         config = SubscriptionGroupConfig.decode_request(call.body, DIALECT_AT_ONCE)
     except ProtocolError as error:
@@ -36,7 +36,7 @@ async def update(broker: Broker, call: Call[Empty]) -> Reply:
     broker.groups.put(config)
     with persisting(f"the group {config.group_name}"):
         await broker.groups.saved()
-    await all_confirmed(broker)
+    await all_confirmed(broker, epoch)
     return Reply()
 
 
@@ -58,7 +58,7 @@ def one_group(broker: Broker, call: Call[OfGroup]) -> Reply:
 @routes.on(api.DELETE_SUBSCRIPTIONGROUP, costly=True, changes=lambda ask: f"group {ask.group_name}")
 async def delete(broker: Broker, call: Call[DeleteSubscriptionGroup]) -> Reply:
     """Delete a group, and its offsets on request; an unknown group is no error."""
-    changeable(broker)
+    epoch = changeable(broker)
     group = call.header.group_name
     offsets = "nothing, its offsets neither" if call.header.remove_offset else "nothing but its offsets"
     call.note(before=broker.groups.get(group) or NOTHING, after=offsets)
@@ -70,5 +70,5 @@ async def delete(broker: Broker, call: Call[DeleteSubscriptionGroup]) -> Reply:
         await broker.groups.saved()
         if call.header.remove_offset:
             await broker.offsets.saved()
-    await all_confirmed(broker, on_disk=call.header.remove_offset)
+    await all_confirmed(broker, epoch, on_disk=call.header.remove_offset)
     return Reply()

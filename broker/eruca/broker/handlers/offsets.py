@@ -16,6 +16,7 @@ from eruca.broker.handlers.checks import (
     need_room_for_offset,
     persisting,
     readable,
+    still_leads,
 )
 from eruca.protocol import api
 from eruca.protocol.bodies import CorrectionOffsets
@@ -64,7 +65,7 @@ async def query(broker: Broker, call: Call[QueryConsumerOffset]) -> Reply:
 def update(broker: Broker, call: Call[UpdateConsumerOffset]) -> Result:
     """Commit an offset. It may be lower than before, and is not compared with the queue."""
     ask = call.header
-    leads_surely(broker)
+    epoch = leads_surely(broker)
     legal_group(ask.consumer_group)
     legal_topic(ask.topic)
     group = broker.clients.consumer(ask.consumer_group)
@@ -72,7 +73,7 @@ def update(broker: Broker, call: Call[UpdateConsumerOffset]) -> Result:
         _note_reset(broker, call)
     need_room_for_offset(broker, ask.consumer_group, ask.topic, ask.queue_id)
     broker.offsets.commit(ask.consumer_group, ask.topic, ask.queue_id, ask.commit_offset)
-    return Reply() if call.oneway else confirmed(broker, Reply())
+    return Reply() if call.oneway else confirmed(broker, epoch, Reply())
 
 
 def _note_reset(broker: Broker, call: Call[UpdateConsumerOffset]) -> None:
@@ -156,16 +157,17 @@ async def clone(broker: Broker, call: Call[CloneGroupOffset]) -> Reply:
     before the answer.
     """
     ask = call.header
-    leads_surely(broker)
+    epoch = leads_surely(broker)
     legal_group(ask.dest_group)
     topics = [ask.topic] if ask.topic and not ask.topic.isspace() else broker.offsets.topics_of(ask.src_group)
     online = broker.clients.consumer(ask.src_group)
     subscribed = online.subscriptions if online is not None and not ask.offline else None
     async for topic in sliced(topics):
+        still_leads(broker, epoch)
         if topic in broker.topics and (not subscribed or topic in subscribed):
             broker.offsets.clone(ask.src_group, ask.dest_group, topic)
     call.note(after=f"those of group {ask.src_group} in {', '.join(sorted(topics)) or 'no topic'}")
     with persisting(f"the offsets of {ask.dest_group}"):
         await broker.offsets.saved()
-    await all_confirmed(broker, on_disk=True)
+    await all_confirmed(broker, epoch, on_disk=True)
     return Reply()

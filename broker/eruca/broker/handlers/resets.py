@@ -13,7 +13,15 @@ from functools import partial
 import structlog
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import all_confirmed, leads_surely, legal_group, legal_topic, need_room_for_offset
+from eruca.broker.handlers.checks import (
+    all_confirmed,
+    leads_surely,
+    legal_group,
+    legal_topic,
+    need_room_for_offset,
+    persisting,
+    still_leads,
+)
 from eruca.broker.services.resets import END, QueueOffsets, plan
 from eruca.broker.state.clients import Member
 from eruca.broker.store.lookup import Lookup
@@ -48,10 +56,10 @@ async def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
 
     Refused with 1 for an unknown topic, a queue without a committed offset (broadcasting groups have none here) or a
     member that is too old; with 206 if no member is online. If one queue is named (5.x) and no member is online, the
-    offset is committed here.
+    offset is committed here, and on disk before the answer.
     """
     ask = call.header
-    leads_surely(broker)
+    epoch = leads_surely(broker)
     legal_topic(ask.topic)
     legal_group(ask.group)
     single = ask.queue_id is not None and ask.queue_id >= 0
@@ -59,10 +67,13 @@ async def reset(broker: Broker, call: Call[ResetOffset]) -> Reply:
     _note(broker, call, table, [ask.queue_id or 0] if single else range(QUEUES_SHOWN))
     group = broker.clients.consumer(ask.group)
     if group is None and single:
+        still_leads(broker, epoch)
         for queue, offset in table.items():
             need_room_for_offset(broker, ask.group, ask.topic, queue.queue_id)
             broker.offsets.commit(ask.group, ask.topic, queue.queue_id, offset)
-        await all_confirmed(broker, on_disk=True)
+        with persisting(f"the offset of {ask.group}"):
+            await broker.offsets.saved()
+        await all_confirmed(broker, epoch, on_disk=True)
         return Reply(body=ResetOffsetBody(offset_table=table).encode())
     if group is None:
         raise Refused(

@@ -214,9 +214,9 @@ def _ids(host: str, offsets: tuple[int, ...]) -> str:
 def _when_safe(broker: Broker, call: Call[Any], reply: Reply, end_offset: int) -> Result:
     """Answer when the message up to ``end_offset`` is as safe as is promised, and a topic made for it on disk."""
     call.body = b""  # it is stored, and thousands of calls may wait
-    if broker.topics.dirty:
-        return _after_saving(broker, reply, end_offset)
     waiter = broker.durable(end_offset)
+    if broker.topics.dirty:
+        return _after_saving(broker, reply, waiter)
     if waiter is None:
         return reply
     if isinstance(waiter, asyncio.Future):  # as a callback: a task for each send would double its cost
@@ -237,13 +237,12 @@ async def _after_flush(broker: Broker, reply: Reply, waiter: Awaitable[Durabilit
     return judge(broker, reply, await waiter)
 
 
-async def _after_saving(broker: Broker, reply: Reply, end_offset: int) -> Reply:
+async def _after_saving(broker: Broker, reply: Reply, waiter: Awaitable[Durability] | None) -> Reply:
     try:
         await new_topic_saved(broker)
     except Refused as refused:
         refused.header = refused_header(broker)
         raise
-    waiter = broker.durable(end_offset)
     return reply if waiter is None else await _after_flush(broker, reply, waiter)
 
 

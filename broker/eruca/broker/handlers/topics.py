@@ -48,7 +48,7 @@ def _target(ask: CreateTopic | OfTopic) -> str:
 async def update(broker: Broker, call: Call[CreateTopic]) -> Reply:
     """Create a topic or replace its settings, except whether it is ordered, which the nameserver decides."""
     ask = call.header
-    changeable_topic(broker, ask.topic)
+    epoch = changeable_topic(broker, ask.topic)
     known = broker.topics.get(ask.topic)
     config = TopicConfig(
         topic_name=ask.topic,
@@ -65,7 +65,7 @@ async def update(broker: Broker, call: Call[CreateTopic]) -> Reply:
     broker.topics.put(config)
     with persisting(f"the topic {ask.topic}"):
         await broker.topics.saved()
-    await all_confirmed(broker)
+    await all_confirmed(broker, epoch)
     await _register(broker)
     return Reply()
 
@@ -88,19 +88,22 @@ async def _register(broker: Broker) -> None:
 
 @routes.on(api.DELETE_TOPIC_IN_BROKER, costly=True, changes=_target)
 async def delete(broker: Broker, call: Call[OfTopic]) -> Reply:
-    """Delete a topic, its queues and the offsets of groups in it; an unknown topic is no error."""
+    """Delete a topic, its queues and the offsets of groups in it; an unknown topic is no error.
+
+    In a group that elects its master the queues stay until all have deleted it: else the next master may have it still.
+    """
     topic = call.header.topic
-    changeable_topic(broker, topic)
+    epoch = changeable_topic(broker, topic)
     call.note(before=broker.topics.get(topic) or NOTHING, after=NOTHING)
     broker.topics.remove(topic)
     broker.offsets.remove_topic(topic)
     broker.statistics.forget_topic(topic)
+    await all_confirmed(broker, epoch, on_disk=True)
     with persisting(f"the deletion of the topic {topic}"):
         await _drop_queues(broker, topic)
         broker.holds.drop(topic)
         await broker.topics.saved()
         await broker.offsets.saved()
-    await all_confirmed(broker, on_disk=True)
     return Reply()
 
 

@@ -5,7 +5,7 @@ changed since it got some last, in the stream of the log, before any message tha
 confirmed only where its topic is. Offsets and locks get a number when somebody waits for them; else they go along after
 a moment. Must not know who is in the set: the rules say up to which number all of it have the changes. Invariants: a
 replica begins with all of each table; what is answered is there before; operators' changes are on its disk before it
-reports them.
+reports them; a change is confirmed in the epoch in which it was made, or not at all.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ class Tables:
         """Called with the number of each change."""
         self.number = 0
         """Of the last change."""
+        self.epoch = 0
+        """In which this broker is the master of the group; 0 while it is not."""
         self._tables = {**prompt, **gathered}
         self._prompt = prompt
         self._patience = patience
@@ -53,28 +55,27 @@ class Tables:
         self._unnumbered = False
         """Whether something has changed since the last number."""
         self._confirmed = 0
-        self._leads = False
         self._waiters = OffsetWaiters(Durability.NOT_CONFIRMED)
         for name, table in self._tables.items():
             table.on_change = self._changed_in(name)
 
     # ------------------------------------------------------------------ at the master
 
-    def lead(self) -> None:
+    def lead(self, epoch: int) -> None:
         """These tables are the group's."""
-        self._leads, self.number, self._confirmed, self._unnumbered = True, 0, 1, False  # number 1 is the beginning
+        self.epoch, self.number, self._confirmed, self._unnumbered = epoch, 0, 1, False  # number 1 is the beginning
         self._count()
 
     def resign(self) -> None:
         """This broker is no master any more: nothing is confirmed."""
-        self._leads = False
+        self.epoch = 0
         self._waiters.release_all(Durability.NOT_CONFIRMED)
 
     def _changed_in(self, name: str) -> Callable[[str], None]:
         prompt = name in self._prompt
 
         def changed(key: str) -> None:
-            if self._leads:
+            if self.epoch:
                 for pending in self._pending:
                     pending.keys.setdefault(name, {})[key] = None
                 self._unnumbered = True
@@ -90,7 +91,7 @@ class Tables:
 
     def gather(self) -> None:
         """Let what has changed without a number go out."""
-        if self._leads and self._unnumbered:
+        if self.epoch and self._unnumbered:
             self._count()
 
     def show(self, number: int) -> None:
@@ -98,11 +99,16 @@ class Tables:
         self._confirmed = number
         self._waiters.release(number, Durability.DURABLE)
 
-    def confirmed(self, *, on_disk: bool = False) -> asyncio.Future[Durability] | None:
+    def confirmed(self, epoch: int, *, on_disk: bool = False) -> asyncio.Future[Durability] | None:
         """None if all that was changed so far is on all of the set, else a future of that; ``on_disk`` of offsets: on
-        the disks there."""
-        if not self._leads:
-            return None
+        the disks there.
+
+        The changes were made in ``epoch``. If this broker does not lead in it any more, they may be lost.
+        """
+        if not epoch or epoch != self.epoch:
+            lost: asyncio.Future[Durability] = asyncio.get_running_loop().create_future()
+            lost.set_result(Durability.NOT_CONFIRMED)
+            return lost
         if on_disk:
             for pending in self._pending:
                 pending.on_disk = True
