@@ -416,6 +416,45 @@ async def test_a_decision_for_what_was_given_up_still_counts(desk: Desk) -> None
     assert [record.body for record in desk.records("T")] == [b"half"]
 
 
+async def given_up(desk: Desk) -> tuple[dict[str, object], Record]:
+    """A half message that was given up: what ends it, and its record in the topic of those."""
+    producer = await desk.producer("PG")
+    desk.config.transaction_check_max = 1
+    where = await send(desk, "K1")
+    await checked(desk, producer)
+    desk.now += 60_000
+    await desk.broker.check_backs.round()
+    (record,) = desk.records(GIVEN_UP)
+    return where, record
+
+
+@pytest.mark.parametrize(("decision", "delivered"), [(COMMIT, [b"half"]), (ROLLBACK, [])])
+async def test_what_was_decided_after_it_was_given_up_stays_decided_after_a_restart(
+    desk: Desk, decision: int, delivered: list[bytes]
+) -> None:
+    where, record = await given_up(desk)
+    assert (await end(desk, where, decision)).code == 0
+    for _ in range(2):
+        await desk.restart()
+        assert (await end(desk, where, COMMIT)).code == 0
+        asked = await desk.ask(RESUME, {"msgId": record.offset_message_id})
+        assert asked.code == 1 and asked.remark is not None and "is committed or rolled back" in asked.remark
+    assert [record.body for record in desk.records("T")] == delivered
+    assert len(desk.broker.halves.undecided) == 0
+
+
+async def test_what_was_asked_about_again_and_decided_stays_decided_after_a_restart(desk: Desk) -> None:
+    where, record = await given_up(desk)
+    assert (await desk.ask(RESUME, {"msgId": record.offset_message_id})).code == 0
+    await desk.restart()
+    asked, _ = await checked(desk, await desk.producer("PG"))
+    assert (await end(desk, asked, COMMIT)).code == 0
+    await desk.restart()
+    assert [(await end(desk, each, COMMIT)).code for each in (asked, where)] == [0, 0]
+    assert (await desk.ask(RESUME, {"msgId": record.offset_message_id})).code == 1
+    assert [record.body for record in desk.records("T")] == [b"half"]
+
+
 async def test_what_is_older_than_the_log_keeps_is_given_up(desk: Desk) -> None:
     await send(desk)
 
@@ -501,6 +540,18 @@ async def test_only_half_messages_can_be_asked_about_again(desk: Desk) -> None:
     assert (plain.code, bad.code) == (1, 1)
     assert plain.remark is not None and "there is no half message at msgId" in plain.remark
     assert desk.records(HALF) == []
+
+
+async def test_what_is_decided_is_not_asked_about_again(desk: Desk) -> None:
+    """4.9.7 asks about it again, and the producer's answer would decide it a second time."""
+    where = await send(desk, "K1")
+    (record,) = desk.records(HALF)
+    assert (await end(desk, where, ROLLBACK)).code == 0
+
+    asked = await desk.ask(RESUME, {"msgId": record.offset_message_id})
+
+    assert asked.code == 1
+    assert len(desk.broker.halves.undecided) == 0
 
 
 async def test_one_that_was_put_back_is_asked_about_and_ended_also_while_nobody_may_see_it(desk: Desk) -> None:

@@ -106,6 +106,11 @@ def resume(broker: Broker, call: Call[ResumeCheckHalfMessage]) -> Result:
             ResponseCode.SYSTEM_ERROR,
             f"there is no half message at msgId {message_id}: name one of {names.TRANS_CHECK_MAX_TIME_TOPIC}",
         )
+    if broker.halves.is_decided(half):
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"the transaction of msgId {message_id} is committed or rolled back: its producer is not asked any more",
+        )
     if broker.halves.resume(half) is None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"Put message back to {names.TRANS_HALF_TOPIC} failed.")
     call.note(after="it is checked again")

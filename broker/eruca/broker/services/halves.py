@@ -34,6 +34,9 @@ LAG = 20_000
 """The most half messages that the next start may have to read; an undecided one further back is put back."""
 _LAGGARDS_AT_ONCE = 256
 OP_PROPERTIES = b"WAIT\x01true\x02TAGS\x01d"
+REOPENED = 1
+"""The queue of the op topic that names, by their offsets among those that were given up, half messages that are so no
+more: they were decided since, or are asked about again. RocketMQ reads queue 0 alone."""
 _DONE = Put(PutStatus.OK)
 
 log = structlog.get_logger("eruca.broker")
@@ -76,7 +79,8 @@ class Halves:
         self._clock = clock
         self._monotonic = monotonic
         self._postponed = postponed
-        self._given_up: set[Identity] | None = None
+        self._given_up: dict[Identity, int] | None = None
+        """Those that were given up and not decided since, with their offsets in that topic; None until asked for."""
         self._next_progress: tuple[int, int, int] | None = None
 
     # ------------------------------------------------------------------ sent
@@ -133,20 +137,19 @@ class Halves:
         """
         identity = identity_of(half)
         offset = self.undecided.find(half.queue_offset, identity)
-        if offset is None:
-            if identity is None or identity not in self._all_given_up():
-                return _DONE
-            offset = half.queue_offset
+        if offset is None and (identity is None or identity not in self._all_given_up()):
+            return _DONE
         delivered = self._deliver(half) if commit else _DONE
         if delivered.status:
             return delivered
         topic = half.properties.get(names.REAL_TOPIC, "")
         ended = self._statistics.commits if commit else self._statistics.rollbacks
         ended[topic] = ended.get(topic, 0) + 1
-        self._decided(identity)
-        if commit:
-            return self._close(offset) or delivered
-        return self._write_op(offset)
+        closed = self._close(offset, identity)
+        if commit and closed.status:  # it stays open: its producer is asked, or ends it again
+            log.error("op_message_not_stored", half_offset=half.queue_offset, reason=self._store.refusal)
+            return delivered
+        return closed
 
     def committed(self, offset: int, real: Request, op: Request) -> None:
         """The real message of an undecided half message was stored, and its op message."""
@@ -155,22 +158,34 @@ class Halves:
         commits = self._statistics.commits
         commits[queue.topic] = commits.get(queue.topic, 0) + 1
         half = None if self._given_up is None else self.undecided.get(offset)
-        if half is not None:
-            self._decided(half.identity)
         self.undecided.op(op_offset, offset)
+        if half is not None:
+            self._reopened(half.identity)
 
-    def _decided(self, identity: Identity | None) -> None:
-        """A transaction is decided; it may have been given up before."""
-        if self._given_up is not None and identity is not None:
-            self._given_up.discard(identity)
+    def is_decided(self, half: Record) -> bool:
+        """Whether a transaction is decided, whichever copy of its half message ``half`` is, also one that was given up.
 
-    def _close(self, offset: int) -> Put | None:
-        """Store the op message of what was committed; without one it stays undecided, and its producer is asked."""
-        done = self._write_op(offset)
-        if done.status:
-            log.error("op_message_not_stored", half_offset=offset, reason=self._store.refusal)
+        One without a unique key that was given up counts as undecided.
+        """
+        identity, waits = identity_of(half), half.topic == HALF
+        if self.undecided.find(half.queue_offset if waits else -1, identity) is not None:
+            return False
+        return waits if identity is None else identity not in self._all_given_up()
+
+    def _close(self, offset: int | None, identity: Identity | None) -> Put:
+        """Store that a transaction is decided; ``offset`` is that of its undecided half message, None if given up."""
+        op = _DONE if offset is None else self._write_op(offset)
+        return op if op.status else self._reopened(identity) or op
+
+    def _reopened(self, identity: Identity | None) -> Put | None:
+        """Store that a half message is not given up any more; None where it was not, as far as that was asked for."""
+        given_up = None if self._given_up is None or identity is None else self._given_up.get(identity)
+        if given_up is None:
             return None
-        return done
+        put = self._store.appender.put(OP, REOPENED, b"%d" % given_up, OP_PROPERTIES, **self.op_fields())
+        if not put.status and self._given_up is not None and identity is not None:
+            del self._given_up[identity]
+        return put
 
     def _deliver(self, half: Record) -> Put:
         topic, queue_id = half.properties.get(names.REAL_TOPIC, ""), half.properties.get(names.REAL_QUEUE_ID, "")
@@ -251,7 +266,7 @@ class Halves:
         if not put.status:
             identity = identity_of(record)
             if identity is not None:
-                given_up.add(identity)
+                given_up[identity] = put.queue_offset
             self._write_op(offset)
         return put
 
@@ -260,11 +275,11 @@ class Halves:
         copy = self._copy_back(record, 0)
         if copy is not None:
             half = self._half_of(copy)
-            if self._given_up is not None and half.identity is not None:
-                self._given_up.discard(half.identity)
             former = self.undecided.add(copy.queue_offset, half)
             if former is not None:
                 self._write_op(former)
+            self._all_given_up()
+            self._reopened(half.identity)
         return copy
 
     def _half_of(self, record: Record) -> Half:
@@ -390,20 +405,25 @@ class Halves:
         return None if offset > end else max(offset, least)
 
     def _records(
-        self, topic: str, begin: int, without: set[int] | frozenset[int] = frozenset()
+        self, topic: str, begin: int, without: set[int] | frozenset[int] = frozenset(), queue_id: int = 0
     ) -> Iterator[tuple[int, Record]]:
-        for offset in range(begin, self._store.max_offset(topic, 0)):
+        first = max(begin, self._store.min_offset(topic, queue_id))
+        for offset in range(first, self._store.max_offset(topic, queue_id)):
             self._store.progress.check()
-            unit = None if offset in without else self._store.unit(topic, 0, offset)
+            unit = None if offset in without else self._store.unit(topic, queue_id, offset)
             record = None if unit is None else record_at(self._store, unit[0])
             if record is not None:
                 yield offset, record
 
-    def _all_given_up(self) -> set[Identity]:
-        """The half messages that were given up; read when they are asked for first."""
+    def _all_given_up(self) -> dict[Identity, int]:
+        """The half messages that were given up, and are so still; read when they are asked for first."""
         if self._given_up is None:
             self._store.drain()
-            begin = self._store.min_offset(GIVEN_UP, 0)
-            found = (identity_of(record) for _, record in self._records(GIVEN_UP, begin))
-            self._given_up = {identity for identity in found if identity is not None}
+            found = {identity_of(record): offset for offset, record in self._records(GIVEN_UP, 0)}
+            open_again = {closed for _, op in self._records(OP, 0, queue_id=REOPENED) for closed in closed_by(op)}
+            self._given_up = {
+                identity: offset
+                for identity, offset in found.items()
+                if identity is not None and offset not in open_again
+            }
         return self._given_up
