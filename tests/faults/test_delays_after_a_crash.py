@@ -181,6 +181,26 @@ async def test_offsets_that_were_set_back_hold(tmp_path: Path) -> None:
     await desk.stop()
 
 
+@pytest.mark.parametrize("left", [None, b'{"offsetTa'])
+async def test_offsets_of_the_older_copy_bring_nothing_again(tmp_path: Path, left: bytes | None) -> None:
+    desk = await start(tmp_path / "0", START)
+    fields = dict(zip("abcdefgh", ("pg", "T", "TBW102", 4, 0, 0, START, 0), strict=True))
+    for number in range(3):
+        await desk.ask(SEND_V2, {**fields, "i": "DELAY\x011"}, b"%d" % number)
+        desk.deliver(1000 * (number + 1))
+        await desk.broker.delays.saved()
+    await desk.stop()
+    file = tmp_path / "0/store/config/delayOffset.json"
+    assert b"1:3" in file.read_bytes() and b"1:2" in (tmp_path / "0/store/config/delayOffset.json.bak").read_bytes()
+    file.unlink()
+    if left is not None:
+        file.write_bytes(left)
+    await desk.start()
+    desk.deliver(5000)
+    assert come(desk) == {b"0": 1, b"1": 1, b"2": 1}
+    await desk.stop()
+
+
 async def test_offsets_that_rocketmq_moved_on_hold(tmp_path: Path) -> None:
     desk = await start(tmp_path / "0", START)
     fields = dict(zip("abcdefgh", ("pg", "T", "TBW102", 4, 0, 0, START, 0), strict=True))

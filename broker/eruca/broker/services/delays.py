@@ -102,6 +102,9 @@ class Delays:
         """Read the state files. Raises StateUnreadable or OSError."""
         self.offsets.load()
         self._mark.load()
+        mark = self._mark.current
+        if self.offsets.lacks_change and mark is not None:
+            self.offsets.reach(mark.levels)
 
     def start(self) -> None:
         """Recover the positions and save them. Call it after the store was opened.

@@ -40,6 +40,10 @@ class DelayOffsets(SavedState):
         """Make ``table``, which this log bears out, the present one; the file changes only by ``stage``."""
         self.table, self._borne_out = dict(table), dict(table)
 
+    def reach(self, least: Mapping[int, int]) -> None:
+        """Raise what was loaded to ``least`` at each level: a copy of the file is older, and nobody set it back."""
+        self.found({**self.table, **{level: max(least[level], self.table.get(level, 0)) for level in least}})
+
     def stage(self, table: Mapping[int, int]) -> None:
         """Make ``table``, which may be older than the present one, the content of the next save."""
         self._borne_out = dict(table)
