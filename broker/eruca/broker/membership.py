@@ -326,8 +326,9 @@ class _Office:
         store = self._broker.store
         if self._broker.role.is_slave:
             store.replicator.cut_part()
-        await store.flushed()
         delays = self._broker.delays
+        delays.copied.leave()
+        await store.flushed()
         if self._broker.role.is_slave and not delays.copied.begun and not self.disk_failed:
             delays.stand_by()
         return store.replicator.end_offset

@@ -2,8 +2,9 @@
 
 Owns the mark ``eruca.delays`` while this broker is a slave. Messages with a delay of their own are settled when their
 copies arrive in the log. The offsets of the levels come from the master. They count only when the log here has reached
-the master's end at the time of the answer: else a message would count as delivered although its copy never arrived.
-Must not deliver anything. Invariant: whatever the mark counts as delivered is in this log, on the disk.
+the master's end at the time of the answer, with that master's bytes: else a message would count as delivered although
+its copy never arrived. Must not deliver anything. Invariant: whatever the mark counts as delivered is in this log, on
+the disk.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class CopiedDelays:
         self._begun_at: int | None = None
         """Where this log ended when this broker began to follow; None while it does not."""
         self._waiting: MasterLevels | None = None
+        self.left = 0
+        """How often a master was left: what one has said before counts no more."""
 
     @property
     def position(self) -> int:
@@ -69,6 +72,7 @@ class CopiedDelays:
         mark = self._mark.current
         if mark is None or not self._store.replicator.begin_offset <= mark.position <= self.position:
             self._mark.forget()
+        self._offsets.settle_back()
         found = delivered(self._store, self._mark.current, self._offsets.table, self._levels, self._store.records_since)
         self._offsets.found(found.levels)
         self._settled = found.settled
@@ -81,6 +85,12 @@ class CopiedDelays:
         self._store.replicator.on_record = self._begun_at = self._waiting = None
         self._origins.clear()
         self._copies.clear()
+
+    def leave(self) -> None:
+        """The master is followed no more: the log may go on otherwise than its own, and what it has said is forgotten
+        where the log has not come so far."""
+        self._waiting = None
+        self.left += 1
 
     def records_since(self, position: int) -> Iterator[Record]:
         """The records from ``position`` on that may be deliveries: of the log that this broker has copied since it

@@ -210,3 +210,49 @@ async def test_a_promotion_does_not_read_again_what_the_start_has_read(master: D
     await passes(slave, 6000)
     assert come(slave) == each_once(b"one", b"two")
     await master.start()
+
+
+async def test_what_a_lost_master_said_does_not_count_when_another_ones_log_has_come_so_far(
+    tmp_path: Path, master: Desk, slave: Desk
+) -> None:
+    """The next master has not delivered the message yet: its clock is behind."""
+    async with slave_of(tmp_path / "next", master.broker.ha_address) as following:
+        await send(master, b"one")
+        slave.config.store.ha_master_address = following.broker.ha_address  # from its next connection on
+        for each in (slave, following):
+            await until(lambda each=each: end(each) == end(master))  # type: ignore[misc]
+            await each.broker.ha_client.stop()
+        await slave.broker.table_sync.stop()  # the test fetches
+        slave.broker.table_sync.follow(master.app.address)
+        await passes(master, 6000)
+        await fetch(slave, master)
+        assert (await following.ask(25, {}, b"brokerRole=ASYNC_MASTER")).code == 0
+        following.topic("T")
+        slave.broker.ha_client.start()
+        slave.broker.table_sync.follow(following.app.address)
+        while end(following) < end(master):
+            assert (await following.ask(310, send_fields(0), b"other")).code == 0
+        await followed(slave, following)
+        await slave.broker.ha_client.stop()
+        assert (await following.ask(310, send_fields(0), b"last")).code == 0
+        await fetch(slave, following)  # more than is here
+        assert (await slave.ask(25, {}, b"brokerRole=ASYNC_MASTER")).code == 0
+        await passes(slave, 6000)
+        assert come(slave) & each_once(b"one") == each_once(b"one")
+
+
+async def test_what_a_master_said_to_a_broker_whose_disk_hung_is_not_taken_for_its_logs(
+    master: Desk, slave: Desk
+) -> None:
+    await send(master, b"one")
+    await followed(slave, master)
+    await slave.broker.ha_client.stop()
+    slave.broker.delays.rest()
+    slave.broker.delays.copied.end()
+    await passes(master, 6000)
+    await fetch(slave, master)
+    slave.broker.delays.stand_by()  # the disk goes on
+    slave.now = master.now
+    assert (await slave.ask(25, {}, b"brokerRole=ASYNC_MASTER")).code == 0
+    await passes(slave, 0)
+    assert come(slave) == each_once(b"one")

@@ -72,6 +72,7 @@ class TableSync:
         """Set the address of the master that is followed; None while it is not registered."""
         if master != self._master:
             self._master = master
+            self._delays.copied.leave()
             self._wake.set()
 
     def met(self, topic: str) -> None:
@@ -142,12 +143,12 @@ class TableSync:
 
     async def _fetch_delays(self, master: str) -> None:
         copied = self._delays.copied
-        position = copied.position
+        position, left = copied.position, copied.left
         table = bodies.DelayOffsetSerializeWrapper.decode(await self._ask(master, api.GET_ALL_DELAY_OFFSET))
         self._delays.offsets.take_over(table)
         figures = bodies.KVTable.decode(await self._ask(master, api.GET_BROKER_RUNTIME_INFO)).table
         end = figures.get("commitLogMaxOffset", "")
-        if end.isdigit():
+        if end.isdigit() and copied.left == left:
             await copied.update(MasterLevels(position, table.offset_table, int(end)))
 
     async def _fetch_groups(self, master: str) -> None:
