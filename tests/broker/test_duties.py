@@ -353,3 +353,19 @@ async def test_a_stop_in_the_middle_of_a_change_stops(tmp_path: Path) -> None:
             await desk.stop()
     async with desk:
         assert desk.broker.store.recovery.clean and len(desk.records()) == 1
+
+
+async def test_an_end_of_a_transaction_that_comes_while_its_master_steps_down_is_not_answered_with_0(
+    master: Desk,
+) -> None:
+    """Nothing is stored any more, and the disk lets the change wait."""
+    half = await half_messages.send(master)
+    asker = await master.peer()
+    with master.disk.held():
+        changing = asyncio.create_task(become(master, "brokerRole=SLAVE\nbrokerId=1"))
+        await until(lambda: not master.broker.accepting)
+        ended = {"producerGroup": "PG", "msgId": "AC11", "commitOrRollback": half_messages.COMMIT, **half}
+        codes = {(await asker.ask(half_messages.END, ended)).code for _ in range(20)}
+        assert not master.broker.role.is_slave
+    await changing
+    assert codes == {14} and master.records("T") == []

@@ -195,7 +195,6 @@ class Duties:
         broker.store.drain()
         if not self._elects:  # else it may be elected again before it has followed another one
             broker.locks.clear()
-        broker.halves.forget()
         part = broker.group_part
         disk_failed = part is not None and part.disk_failed  # who waits for the disk answers no client
         if not disk_failed:
@@ -204,6 +203,7 @@ class Duties:
             except OSError as error:  # the next master finds in the log what was delivered
                 log.error("state_not_saved", error=str(error))
         broker.take_role(wanted)
+        broker.halves.forget()  # not before: an end that comes meanwhile would find its transaction decided
         if disk_failed:
             broker.delays.rest()
         else:
