@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from eruca.client import ClientSettings, PushConsumer, ReceivedMessage
 from tests.support import half_messages
 from tests.support.disks import needs_lossy_disk
 from tests.support.etcd import needs_etcd
@@ -21,12 +22,13 @@ from tests.support.sends import message
 
 pytestmark = [needs_etcd, pytest.mark.processes, pytest.mark.slow, ENOUGH]
 
-SEND, END, COMMIT, LOCK, GET_TOPIC, GET_OFFSET, GET_END = 310, 37, 15, 41, 351, 14, 30
+SEND, END, COMMIT, LOCK, GET_TOPIC, GET_OFFSET, GET_END, RESET = 310, 37, 15, 41, 351, 14, 30, 222
 ENDED: dict[str, object] = {
     "producerGroup": "PG",
     "fromTransactionCheck": "false",
     "commitOrRollback": half_messages.COMMIT,
 }
+RESET_TO: dict[str, object] = {"topic": "T", "group": "G", "queueId": 0, "timestamp": 0, "isForce": "true"}
 OFFSET: dict[str, object] = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
 LOCKS = b'{"consumerGroup":"G","clientId":"c","mqSet":[{"topic":"T","brokerName":"broker-a","queueId":%d}]}'
 
@@ -310,6 +312,50 @@ async def test_a_master_that_is_killed_and_back_at_once_has_what_it_kept_in_memo
             stranger = await group.ask(following, LOCK, {}, LOCKS.replace(b'"c"', b'"d"') % number)
             assert stranger.code == 0 and b"queueId" not in stranger.body
             await group.all_in_set()
+
+
+async def test_members_consume_from_where_they_were_reset_to_when_the_master_is_killed_as_soon_as_it_has_answered(
+    tmp_path: Path,
+) -> None:
+    """The next master has the offsets that were committed before."""
+    bodies: list[bytes] = []
+
+    async def listen(message: ReceivedMessage) -> None:
+        bodies.append(message.body)
+
+    async with FailoverCluster(tmp_path) as group:
+        for _ in range(30):
+            await group.send()
+        await group.all_in_set()
+        settings = ClientSettings(nameserver=group.names.address)
+        async with PushConsumer("G", listen, settings=settings, start_from="first", offset_interval=0.1).subscribe("T"):
+            for number in range(2):
+                master = await group.master()
+                await committed(group, master, 30)
+                reset = await group.ask(master, RESET, {**RESET_TO, "offset": 20})
+                group.kill(master)
+                await group.hang_up(master)
+                assert (reset.code, reset.remark) == (0, None)
+                await group.led_by_another(master)
+                await seen(bodies, 30 + 10 * (number + 1))
+                await committed(group, await group.master(), 30)
+                await group.start(master)
+                await group.all_in_set()
+    assert sorted(bodies) == sorted([*group.acknowledged, *2 * group.acknowledged[20:]])
+
+
+async def committed(group: FailoverCluster, master: int, offset: int) -> None:
+    """Wait until a group has committed this at the master."""
+    async with asyncio.timeout(30):
+        while (await group.ask(master, GET_OFFSET, OFFSET)).fields.get("offset") != str(offset):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def seen(bodies: list[bytes], count: int) -> None:
+    """Wait until so many messages have come."""
+    async with asyncio.timeout(30):
+        while len(bodies) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("waits", ["DELAY\x011", "TIMER_DELAY_MS\x01500"])

@@ -107,6 +107,8 @@ class FailoverCluster:
         self.numbers = range(1, count + 1)
         self.acknowledged: list[bytes] = []
         """The bodies that were answered with 0, in their order."""
+        self.all_down: list[float] = []
+        """Moments of the monotonic clock at which no broker ran any more."""
         self._home = home
         self._settings = dict(settings or {})
         self._names_port = free_port()
@@ -195,6 +197,8 @@ class FailoverCluster:
         """End a broker at once."""
         self.brokers[number].kill()
         self.brokers[number].close_pipes()
+        if not any(broker.running for broker in self.brokers.values()):
+            self.all_down.append(time.monotonic())
 
     async def view(self) -> View:
         """What etcd has of the group. Raises Unavailable."""

@@ -1,12 +1,13 @@
-"""What a group answered of topics, offsets, locks, delayed messages and transactions, and the judge of what it has.
+"""What a group answered of topics, groups, offsets, locks, delayed messages and transactions, and the judge of that.
 
 Knows no sockets. A change counts from when it is asked for: until it is answered, it may be done or not. What is
-answered holds, until the next change is asked for. Every sentence of ``faults`` is a promise that was not kept: a topic
-or an offset that is none of those that it may be; a lock that two hold at once, or that was taken from its holder; a
-message that was acknowledged and is nowhere, or is there twice, or was rolled back and is there.
+answered holds, until the next change is asked for. Every sentence of ``faults`` is a promise that was not kept: a
+topic, a group or an offset that is none of those that it may be; a lock that two hold at once, or that was taken from
+its holder; a message that was acknowledged and is nowhere, or is there twice, or was rolled back and is there.
 
-Offsets by consumers and locks are in memory only: where all brokers were down at once (``forgot``), an offset may be
-what it was before, back to the last reset, and a lock may be gone. Moments are seconds of the monotonic clock.
+Offsets by consumers and locks are in memory only. At a moment at which no broker ran (``all_down``), a lock that was
+granted before is gone, and an offset that was committed before is what it was up to ``SAVED`` seconds earlier, but not
+before its last reset. Moments are seconds of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
+from math import inf
 from typing import NamedTuple
 
 LEASE = 60.0
 """Seconds for which a granted lock holds without being renewed (RebalanceLockManager in 4.9.7)."""
+SAVED = 10.0
+"""Seconds after which a committed offset is on the disks: ``flushConsumerOffsetInterval``, and as long again."""
 
 
 class TopicState(NamedTuple):
@@ -29,31 +34,50 @@ class TopicState(NamedTuple):
     filter_type: str
 
 
-Value = TopicState | int | None
-"""Of a topic or an offset; None where it is not there."""
+Value = tuple[object, ...] | int | None
+"""Of a topic, a group or an offset; None where it is not there."""
+
+
+class Answer(NamedTuple):
+    """It is ``value``, by what was asked for, for the last time, at one moment and answered at another."""
+
+    value: Value
+    asked: float
+    answered: float
 
 
 @dataclass
 class Register:
-    """A thing that changes, and all that it may be now."""
+    """A thing that changes, and all that it may be."""
 
-    possible: set[Value] = field(default_factory=lambda: {None})
-    answered: Value = None
-    _in_memory: set[Value] = field(default_factory=lambda: {None})
-    """What it was since it last was on the disks for sure, and then."""
+    _answers: list[Answer] = field(default_factory=lambda: [Answer(None, -inf, -inf)])
+    """Since it last was on the disks for sure."""
+    _asked: set[Value] = field(default_factory=set)
+    """What was not answered yet."""
+
+    @property
+    def answered(self) -> Value:
+        """What it is by the last answer."""
+        return self._answers[-1].value
 
     def ask(self, value: Value) -> None:
         """It may be this from now on."""
-        self.possible.add(value)
+        self._asked.add(value)
 
-    def answer(self, value: Value, *, on_disk: bool) -> None:
+    def answer(self, value: Value, asked: float, now: float, *, on_disk: bool) -> None:
         """It is this."""
-        self.possible, self.answered = {value}, value
-        self._in_memory = {value} if on_disk else {*self._in_memory, value}
+        if on_disk:
+            self._answers.clear()
+        self._answers.append(Answer(value, asked, now))
+        self._asked.clear()
 
-    def forget(self) -> None:
-        """What was in memory only may be lost."""
-        self.possible |= self._in_memory
+    def possible(self, all_down: Collection[float]) -> set[Value]:
+        """All that it may be, if no broker ran at these moments."""
+        found = {self.answered, *self._asked}
+        for moment in all_down:
+            if self._answers[-1].asked <= moment:
+                found |= {each.value for each, later in pairwise(self._answers) if later.answered > moment - SAVED}
+        return found
 
 
 class Hold(NamedTuple):
@@ -108,12 +132,10 @@ class Holds:
     def _dispute(self, held: Hold, now: float, fault: str) -> None:
         self._disputed.append(Disputed(held.asked, now, fault))
 
-    def faults(self, forgotten: Collection[tuple[float, float]]) -> list[str]:
-        """Locks that were not kept, but for those of the times when all that was in memory may have been lost."""
+    def faults(self, all_down: Collection[float]) -> list[str]:
+        """Locks that were not kept, but for those that were granted before a moment at which no broker ran."""
         return [
-            each.fault
-            for each in self._disputed
-            if not any(since <= each.end and each.granted <= until for since, until in forgotten)
+            each.fault for each in self._disputed if not any(each.granted <= moment <= each.end for moment in all_down)
         ]
 
 
@@ -122,7 +144,7 @@ class BrokerTables(NamedTuple):
 
     topics: Mapping[str, TopicState]
     offsets: Mapping[str, int]
-    groups: Mapping[str, object]
+    groups: Mapping[str, tuple[object, ...]]
 
 
 class Promises:
@@ -130,6 +152,7 @@ class Promises:
 
     def __init__(self) -> None:
         self.topics: dict[str, Register] = {}
+        self.groups: dict[str, Register] = {}
         self.offsets: dict[str, Register] = {}
         self.holds = Holds()
         self.answers: Counter[str] = Counter()
@@ -137,24 +160,21 @@ class Promises:
         self.owed: set[bytes] = set()
         """Bodies of delayed messages and committed transactions that were acknowledged."""
         self.rolled_back: set[bytes] = set()
-        self._forgotten: list[tuple[float, float]] = []
-
-    def forgot(self, since: float, until: float) -> None:
-        """All brokers were down at once, at some time within these moments."""
-        self._forgotten.append((since, until))
-        for register in self.offsets.values():
-            register.forget()
 
     def missing(self, bodies: Collection[bytes]) -> set[bytes]:
         """What was acknowledged, and is not there yet."""
         return self.owed.difference(bodies)
 
-    def faults(self, brokers: Mapping[int, BrokerTables], bodies: Collection[bytes]) -> list[str]:
-        """What is wrong with the tables of each broker, and with all bodies of the topic of messages that wait."""
-        faults = self.holds.faults(self._forgotten)
+    def faults(
+        self, brokers: Mapping[int, BrokerTables], bodies: Collection[bytes], all_down: Collection[float] = ()
+    ) -> list[str]:
+        """What is wrong with the tables of each broker, and with all bodies of the topic of messages that wait, if no
+        broker ran at these moments."""
+        faults = self.holds.faults(all_down)
         for number, tables in brokers.items():
-            faults += _changed("topic", number, self.topics, tables.topics)
-            faults += _changed("offset", number, self.offsets, tables.offsets)
+            faults += _changed("topic", number, self.topics, tables.topics, all_down)
+            faults += _changed("group", number, self.groups, tables.groups, all_down)
+            faults += _changed("offset", number, self.offsets, tables.offsets, all_down)
         counts = Counter(bodies)
         faults += [f"missing: {body!r} was acknowledged" for body in sorted(self.missing(bodies))]
         faults += [f"again: {body!r} is there {count} times" for body, count in sorted(counts.items()) if count > 1]
@@ -162,11 +182,17 @@ class Promises:
         return [*faults, *table_differences(brokers)]
 
 
-def _changed(kind: str, number: int, registers: Mapping[str, Register], there: Mapping[str, Value]) -> list[str]:
+def _changed(
+    kind: str,
+    number: int,
+    registers: Mapping[str, Register],
+    there: Mapping[str, Value],
+    all_down: Collection[float],
+) -> list[str]:
     return [
         f"{kind}: {name} is {there.get(name)} at broker {number}, and was answered as {register.answered}"
         for name, register in sorted(registers.items())
-        if there.get(name) not in register.possible
+        if there.get(name) not in register.possible(all_down)
     ]
 
 

@@ -1,10 +1,12 @@
 """Operators, consumers and producers of a group that elects its master: their answers are promises as those to sends.
 
-Owns the writers, and what they ask: topics made, changed and deleted (17, 215); offsets committed with an answer (15),
-ever higher, and now and then reset (222); locks for which clients contend (41, 42); delayed messages; transactions that
-are committed or rolled back (37). Each asks again, of one broker after the other, until it is answered. Whatever had to
-be asked for again is changed no more, as a broker that slept may still do it: a new topic, group or client takes its
-place. A message whose send was not answered is not sent again. What was answered stands in ``Promises``, which judges.
+Owns the writers, and what they ask: topics made, by a send too, changed and deleted (17, 310, 215); groups made,
+changed and deleted (200, 207); offsets committed with an answer (15), ever higher, and now and then reset (222); locks
+for which clients contend (41, 42); delayed messages; transactions that are committed or rolled back (37). Each asks
+again, of one broker after the other, until it is answered; changes and commits do so in one case of four only, as one
+that is done at last hides whether the one before it was lost. Whatever was not answered at first is changed no more,
+as a broker that slept may still do it: a new topic, group or client takes its place. A message whose send was not
+answered is not sent again. What was answered stands in ``Promises``, which judges.
 """
 
 from __future__ import annotations
@@ -17,30 +19,45 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from msgspec.structs import astuple
+
 from eruca.protocol.bodies import (
     ConsumerOffsets,
     LockBatchAnswer,
     LockBatchRequest,
+    SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
 )
 from eruca.protocol.queues import MessageQueue
 from tests.support import half_messages
 from tests.support.failover_load import PATIENCE, Group, connected, hang_up
-from tests.support.failover_promises import BrokerTables, Promises, Register, TopicState, table_differences
+from tests.support.failover_promises import (
+    BrokerTables,
+    Promises,
+    Register,
+    TopicState,
+    Value,
+    table_differences,
+)
 from tests.support.half_messages import half, place
 from tests.support.load import QUEUES, TOPIC, read
 from tests.support.peers import Answered, Peer
 from tests.support.sends import message
 
 SEND, COMMIT_OFFSET, MAKE, ALL_TOPICS, END, LOCK, UNLOCK = 310, 15, 17, 21, 37, 41, 42
-ALL_OFFSETS, ALL_GROUPS, DELETE, RESET = 43, 201, 215, 222
+ALL_OFFSETS, MAKE_GROUP, ALL_GROUPS, DELETE_GROUP, DELETE, RESET = 43, 200, 201, 207, 215, 222
 LATER = "Later"
 """The topic of delayed messages and transactions."""
 NAMES = 2.5
 """Seconds more for an answer that waits until nameservers know of a topic."""
 CHANGES = 8
-"""The most changes of one topic."""
+"""The most changes of one topic or group."""
+STEP = 6
+"""More than an offset goes on with one commit: consumers are behind producers, and have something to commit when
+nothing is acknowledged."""
+PREPARED = 10
+"""More half messages than are prepared before their transactions are ended."""
 CONTENDERS = ("one", "other")
 REST = 0.1
 """Seconds between two requests of a writer."""
@@ -52,6 +69,16 @@ class Said(NamedTuple):
     answer: Answered
     asked: float
     once: bool
+
+
+class Change(NamedTuple):
+    """A request that makes, changes or deletes a topic or a group, and what that is by it."""
+
+    what: str
+    state: Value
+    code: int
+    fields: dict[str, object]
+    body: bytes = b""
 
 
 class Writers:
@@ -79,7 +106,9 @@ class Writers:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        works = [self._operate(), self._wait(), self._transact(), *map(self._commit, range(QUEUES))]
+        works = [self._operate("topic", self._promises.topics, _topic_change)]
+        works += [self._operate("group", self._promises.groups, _group_change)]
+        works += [self._wait(), self._transact(), *map(self._commit, range(QUEUES))]
         works += [self._contend(who) for who in CONTENDERS]
         self._tasks = [asyncio.create_task(work) for work in works]
         return self
@@ -122,45 +151,51 @@ class Writers:
         fields: dict[str, object],
         body: bytes = b"",
         within: float = PATIENCE,
+        again: bool = True,
     ) -> Said | None:
-        """Ask until it is answered with 0; None if the run is over before."""
+        """Ask until it is answered with 0; None if the run is over before, or if it is not asked ``again``."""
         once = True
         while True:
             asked = time.monotonic()
             answer = await self._ask(peers, code, fields, body, within)
             if answer is not None and answer.code == 0:
                 return Said(answer, asked, once)
-            if self._over:
+            if self._over or not again:
                 return None
             once = False
             await asyncio.sleep(REST)
 
+    def _insists(self) -> bool:
+        """Whether a change is asked for until it is answered; else what was answered before is not covered by it."""
+        return self._dice.random() < 0.25
+
     async def _rest(self) -> None:
         await asyncio.sleep(self._dice.uniform(0.5, 1.5) * REST)
 
-    # ------------------------------------------------------------------ topics
+    # ------------------------------------------------------------------ topics and groups
 
-    async def _operate(self) -> None:
+    async def _operate(
+        self, kind: str, registers: dict[str, Register], choose: Callable[[random.Random, str, bool], Change]
+    ) -> None:
+        """Make, change and delete one after the other; ``choose`` says how, by its name and whether it is there."""
         peers: dict[int, Peer] = {}
         while not self._over:
-            name = self._fresh("made")
-            register = self._promises.topics[name] = Register()
+            name = self._fresh(kind)
+            register = registers[name] = Register()
             for _ in range(self._dice.randrange(1, CHANGES)):
-                if not await self._change(peers, name, register) or self._over:
+                change = choose(self._dice, name, register.answered is not None)
+                if not await self._changed(peers, register, change) or self._over:
                     break
                 await self._rest()
         await hang_up(peers)
 
-    async def _change(self, peers: dict[int, Peer], name: str, register: Register) -> bool:
-        """Make, change or delete a topic; whether it may be changed again."""
-        deletes = register.answered is not None and self._dice.random() < 0.2
-        state = None if deletes else _any_topic(self._dice)
-        register.ask(state)
-        fields: dict[str, object] = {"topic": name} if state is None else _settings(name, state)
-        said = await self._done(peers, DELETE if state is None else MAKE, fields, within=PATIENCE + NAMES)
+    async def _changed(self, peers: dict[int, Peer], register: Register, change: Change) -> bool:
+        """Make a change; whether another one may follow."""
+        register.ask(change.state)
+        said = await self._done(peers, change.code, change.fields, change.body, PATIENCE + NAMES, self._insists())
         if said is not None:
-            register.answer(state, on_disk=True)
-            self._promises.answers["topics deleted" if state is None else "topics set"] += 1
+            register.answer(change.state, said.asked, time.monotonic(), on_disk=True)
+            self._promises.answers[change.what] += 1
         return said is not None and said.once
 
     # ------------------------------------------------------------------ offsets
@@ -176,7 +211,8 @@ class Writers:
                 resets = offset > 0 and self._dice.random() < 0.05
                 if not resets and end <= offset:
                     continue
-                offset = self._dice.randrange(offset) if resets else self._dice.randrange(offset + 1, end + 1)
+                step = self._dice.randrange(1, STEP)
+                offset = self._dice.randrange(offset) if resets else min(offset + step, end)
                 sound = await self._moved(peers, group, queue, register, offset, resets=resets)
         await hang_up(peers)
 
@@ -187,12 +223,12 @@ class Writers:
         register.ask(offset)
         if resets:
             fields: dict[str, object] = {"topic": TOPIC, "group": group, "timestamp": 0, "isForce": "true"}
-            said = await self._done(peers, RESET, {**fields, "queueId": queue, "offset": offset})
+            said = await self._done(peers, RESET, {**fields, "queueId": queue, "offset": offset}, again=self._insists())
         else:
             fields = {"topic": TOPIC, "consumerGroup": group, "queueId": queue, "commitOffset": offset}
-            said = await self._done(peers, COMMIT_OFFSET, fields)
+            said = await self._done(peers, COMMIT_OFFSET, fields, again=self._insists())
         if said is not None:
-            register.answer(offset, on_disk=resets)
+            register.answer(offset, said.asked, time.monotonic(), on_disk=resets)
             self._promises.answers["resets" if resets else "commits"] += 1
         return said is not None and said.once
 
@@ -248,20 +284,50 @@ class Writers:
         await hang_up(peers)
 
     async def _transact(self) -> None:
-        """Send half messages, and end their transactions; an end that was not answered is asked for again."""
+        """Send some half messages, and end their transactions; an end that was not answered is asked for again.
+
+        Where nothing is confirmed ends can be asked for, too: those of messages that were prepared before.
+        """
         peers: dict[int, Peer] = {}
         while not self._over:
-            key, queue, commits = self._fresh("half"), self._dice.randrange(QUEUES), self._dice.random() < 0.8
-            prepared = await self._ask(peers, SEND, half(key, b=LATER, e=queue), key.encode())
-            if prepared is not None and prepared.code == 0:
-                state = half_messages.COMMIT if commits else half_messages.ROLLBACK
-                fields = {"producerGroup": "PG", "msgId": key, "fromTransactionCheck": "false"}
-                said = await self._done(peers, END, {**fields, "commitOrRollback": state, **place(prepared)})
-                if said is not None:
-                    (self._promises.owed if commits else self._promises.rolled_back).add(key.encode())
-                    self._promises.answers["transactions"] += 1
+            ready: dict[str, dict[str, object]] = {}
+            for _ in range(self._dice.randrange(1, PREPARED)):
+                key, queue = self._fresh("half"), self._dice.randrange(QUEUES)
+                prepared = await self._ask(peers, SEND, half(key, b=LATER, e=queue), key.encode())
+                if prepared is not None and prepared.code == 0:
+                    ready[key] = place(prepared)
+            for key, where in ready.items():
+                await self._rest()
+                await self._end(peers, key, where)
             await self._rest()
         await hang_up(peers)
+
+    async def _end(self, peers: dict[int, Peer], key: str, where: dict[str, object]) -> None:
+        commits = self._dice.random() < 0.8
+        state = half_messages.COMMIT if commits else half_messages.ROLLBACK
+        fields = {"producerGroup": "PG", "msgId": key, "fromTransactionCheck": "false"}
+        if await self._done(peers, END, {**fields, "commitOrRollback": state, **where}) is not None:
+            (self._promises.owed if commits else self._promises.rolled_back).add(key.encode())
+            self._promises.answers["transactions"] += 1
+
+
+def _topic_change(dice: random.Random, name: str, there: bool) -> Change:
+    if there and dice.random() < 0.2:
+        return Change("topics deleted", None, DELETE, {"topic": name})
+    if not there and dice.random() < 0.3:
+        fields = message(name, i="")
+        return Change("topics made by a send", TopicState(4, 4, 6, "SINGLE_TAG"), SEND, fields, b"makes its topic")
+    state = _any_topic(dice)
+    return Change("topics set", state, MAKE, _settings(name, state))
+
+
+def _group_change(dice: random.Random, name: str, there: bool) -> Change:
+    if there and dice.random() < 0.2:
+        return Change("groups deleted", None, DELETE_GROUP, {"groupName": name})
+    config = SubscriptionGroupConfig(
+        group_name=name, retry_max_times=dice.randrange(1, 99), consume_enable=dice.random() < 0.5
+    )
+    return Change("groups set", astuple(config), MAKE_GROUP, {}, config.encode())
 
 
 def _any_topic(dice: random.Random) -> TopicState:
@@ -317,7 +383,10 @@ async def _tables(address: str) -> BrokerTables:
             for key, queues in ConsumerOffsets.decode(offsets.body).offset_table.items()
             for queue, offset in queues.items()
         },
-        SubscriptionGroupWrapper.decode(groups.body).subscription_group_table,
+        {
+            name: astuple(config)
+            for name, config in SubscriptionGroupWrapper.decode(groups.body).subscription_group_table.items()
+        },
     )
 
 
