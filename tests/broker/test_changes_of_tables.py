@@ -27,11 +27,11 @@ AGAIN = {"clusterName": "Lab", "brokerName": "broker-a", "brokerId": "1", "recre
 class SlowDisk:
     """The disk of one broker's tables: a change of them is saved when the test says so."""
 
-    def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, desk: Desk) -> None:
         self.writes = False
         self._goes_on = asyncio.Event()
         for table in (desk.broker.topics, desk.broker.groups, desk.broker.offsets):
-            monkeypatch.setattr(table, "saved", self._held(table.saved))
+            table.saved = self._held(table.saved)  # type: ignore[assignment, method-assign]
 
     def go_on(self) -> None:
         self._goes_on.set()
@@ -58,12 +58,12 @@ class SlowDisk:
     ],
 )
 async def test_what_a_former_master_has_saved_is_not_answered_as_done(
-    group: Group, monkeypatch: pytest.MonkeyPatch, code: int, fields: Mapping[str, object], body: bytes
+    group: Group, code: int, fields: Mapping[str, object], body: bytes
 ) -> None:
     one = await group.start(1)
     assert await group.led({1}) is one
     await with_an_offset(one)
-    disk = SlowDisk(one, monkeypatch)
+    disk = SlowDisk(one)
     asked = asyncio.create_task(one.ask(code, dict(fields), body))
     await until(lambda: disk.writes)
     group.etcd.empty()
@@ -74,14 +74,12 @@ async def test_what_a_former_master_has_saved_is_not_answered_as_done(
     assert "do it again" in (answer.remark or "")
 
 
-async def test_a_send_that_makes_a_topic_is_confirmed_as_others_are(
-    group: Group, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_send_that_makes_a_topic_is_confirmed_as_others_are(group: Group) -> None:
     """This broker is no master any more when it has saved the topic."""
     one = await group.start(1)
     await group.start(2)
     assert await group.led({1, 2}) is one
-    disk = SlowDisk(one, monkeypatch)
+    disk = SlowDisk(one)
     group.etcd.away = True  # so that the lost one stays in the set
     await group.stop(2)
     asked = asyncio.create_task(one.ask(SEND, message(topic="Fresh"), b"x"))
@@ -113,10 +111,10 @@ async def test_the_messages_of_a_topic_stay_until_all_have_deleted_it(group: Gro
     assert one.broker.store.max_offset("T", 0) == 0
 
 
-async def test_a_change_is_not_confirmed_in_another_epoch(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_is_not_confirmed_in_another_epoch(group: Group) -> None:
     one = await group.start(1)
     assert await group.led({1}) is one
-    disk = SlowDisk(one, monkeypatch)
+    disk = SlowDisk(one)
     asked = asyncio.create_task(one.ask(MAKE, TOPIC))
     await until(lambda: disk.writes)
     await led_again(group, one)
