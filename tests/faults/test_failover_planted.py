@@ -19,10 +19,10 @@ from tests.support.programme import ENOUGH, LONG, WHY
 pytestmark = [needs_etcd, pytest.mark.processes, pytest.mark.slow, ENOUGH]
 
 AT_ONCE = """
-async def at_once(broker, *, on_disk=False):
+async def at_once(broker, epoch, *, on_disk=False):
     pass
 
-def reply_at_once(broker, reply, *, on_disk=False):
+def reply_at_once(broker, epoch, reply):
     return reply
 """
 

@@ -7,12 +7,13 @@ Muted connections stay open and carry nothing more, as when a firewall forgot th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
+from weakref import WeakSet
 
 
 async def listening(
-    accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]], host: str, port: int
+    accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None], host: str, port: int
 ) -> tuple[asyncio.Server, str]:
     """A server on that port of a loopback address, 0 for a free one, and its ``host:port``."""
     server = await asyncio.start_server(accept, host, port)
@@ -44,7 +45,11 @@ class Proxy:
         """What came from the client on each connection."""
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
+        self._closing: WeakSet[asyncio.WriteTransport] = WeakSet()
+        """Connections that close when the other end has read what is under way, or never."""
         self._muted: set[asyncio.StreamWriter] = set()
+        self._coming: set[asyncio.Task[None]] = set()
+        """Of connections whose way to the target is not there yet."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> Proxy:
@@ -56,10 +61,14 @@ class Proxy:
         """Cut everything and listen no more."""
         assert self._server is not None
         self._server.close()
+        self.blocked = True  # for those that come just now
+        await asyncio.gather(*self._coming)
         self.cut()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for transport in tuple(self._closing):
+            transport.abort()
 
     def cut(self) -> None:
         """Cut every connection now."""
@@ -71,7 +80,12 @@ class Proxy:
         """Let the connections that there are now carry nothing more, without a word to either end."""
         self._muted |= self._writers
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._connect(reader, writer))
+        self._coming.add(task)
+        task.add_done_callback(self._coming.discard)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.blocked:
             writer.transport.abort()
             return
@@ -138,3 +152,4 @@ class Proxy:
         for writer in writers:
             writer.close()
             self._writers.discard(writer)
+            self._closing.add(writer.transport)

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
+from weakref import WeakSet
 
 from tests.support.proxy import Proxy, listening
 
@@ -27,6 +28,9 @@ class Ways:
         self._making = asyncio.Lock()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closing: WeakSet[asyncio.WriteTransport] = WeakSet()
+        """Connections that close when the other end has read what is under way, or never."""
+        self._over = False
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> Ways:
         """Listen on a port of a loopback address, by default on a free one."""
@@ -37,9 +41,12 @@ class Ways:
         """Cut everything and listen no more."""
         assert self._server is not None
         self._server.close()
+        self._over = True  # for those that come just now
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for transport in tuple(self._closing):
+            transport.abort()
         for way in self._ways.values():
             await way.stop()
 
@@ -50,11 +57,15 @@ class Ways:
                 self._ways[caller] = await Proxy(self._target).start()
             return self._ways[caller]
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._over:
+            writer.transport.abort()
+            return
+        task = asyncio.create_task(self._connect(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers = [writer]
         with suppress(OSError, asyncio.CancelledError):
             said = b""
@@ -70,6 +81,7 @@ class Ways:
                 await _until_one_ends(_pass_on(reader, onwards), _pass_on(there, writer))
         for each in writers:
             each.close()
+            self._closing.add(each.transport)
 
 
 async def _until_one_ends(*works: Coroutine[Any, Any, None]) -> None:
