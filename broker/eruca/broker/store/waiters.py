@@ -40,6 +40,12 @@ class OffsetWaiters:
             self._timer = loop.call_later(timeout, self._expire, loop)
         return future
 
+    def refused(self) -> asyncio.Future[Durability]:
+        """A future that has ended with ``expired``: there is nothing to wait for."""
+        future: asyncio.Future[Durability] = asyncio.get_running_loop().create_future()
+        future.set_result(self._expired)
+        return future
+
     def release(self, end_offset: float, result: Durability) -> None:
         """End the futures of offsets up to ``end_offset``."""
         waiting, self._waiting = self._waiting, []

@@ -56,8 +56,4 @@ class Confirmation:
         """None if a message that ends there is confirmed; else a future of the outcome."""
         if self._leads and end_offset <= self.acknowledged:
             return None
-        if self._leads:
-            return self._waiters.add(end_offset, self._patience())
-        outcome: asyncio.Future[Durability] = asyncio.get_running_loop().create_future()
-        outcome.set_result(Durability.NOT_CONFIRMED)
-        return outcome
+        return self._waiters.add(end_offset, self._patience()) if self._leads else self._waiters.refused()

@@ -106,9 +106,7 @@ class Tables:
         The changes were made in ``epoch``. If this broker does not lead in it any more, they may be lost.
         """
         if not epoch or epoch != self.epoch:
-            lost: asyncio.Future[Durability] = asyncio.get_running_loop().create_future()
-            lost.set_result(Durability.NOT_CONFIRMED)
-            return lost
+            return self._waiters.refused()
         if on_disk:
             for pending in self._pending:
                 pending.on_disk = True
