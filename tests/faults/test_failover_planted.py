@@ -14,6 +14,7 @@ import pytest
 
 from tests.faults.test_failover_run import Harm, isolate, kill_having, kill_lacking, switch, watched
 from tests.support.etcd import needs_etcd
+from tests.support.failover_writers import RESETS
 from tests.support.programme import ENOUGH, LONG, WHY
 
 pytestmark = [needs_etcd, pytest.mark.processes, pytest.mark.slow, ENOUGH]
@@ -28,11 +29,13 @@ def reply_at_once(broker, epoch, reply):
 
 
 class Planted(NamedTuple):
-    """What is wrong with the brokers, what happens to them, and the kinds of faults that must be found."""
+    """What is wrong with the brokers, what happens to them, the kinds of faults that must be found, and how many of the
+    changes of offsets are resets."""
 
     fault: str
     harms: list[Harm]
     kinds: str
+    resets: float = RESETS
 
 
 FAULTS = {
@@ -80,6 +83,12 @@ FAULTS = {
         AT_ONCE + "from eruca.broker.handlers import offsets; offsets.confirmed = reply_at_once",
         [kill_lacking] * 3,
         "offset",
+    ),
+    "resets are answered before all of the set have them": Planted(
+        AT_ONCE + "from eruca.broker.handlers import resets; resets.all_confirmed = at_once",
+        [kill_lacking] * 4,
+        "offset",
+        resets=0.5,
     ),
     "locks are answered before all of the set have them": Planted(
         AT_ONCE + "from eruca.broker.handlers import clients; clients.confirmed = reply_at_once",
@@ -137,7 +146,7 @@ async def test_a_planted_fault_is_found(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(planted.fault))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(AssertionError, match=rf"faults: .*'({planted.kinds}):?'") as found:
-        async with watched(tmp_path, 2, f"planted: {name}") as run:
+        async with watched(tmp_path, 2, f"planted: {name}", resets=planted.resets) as run:
             for harm in planted.harms:
                 await run.round(harm.__name__, harm)
     print(str(found.value).splitlines()[0])

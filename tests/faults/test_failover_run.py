@@ -25,7 +25,7 @@ from tests.support.etcd import needs_etcd
 from tests.support.failover_cluster import FailoverCluster
 from tests.support.failover_load import GroupLoad, Witness, differences, shown
 from tests.support.failover_promises import Promises
-from tests.support.failover_writers import Writers, came_later, tables_of
+from tests.support.failover_writers import RESETS, Writers, came_later, tables_of
 from tests.support.load import read
 from tests.support.mqadmin_calls import mqadmin
 from tests.support.programme import LONG, chance, rounds
@@ -300,14 +300,17 @@ DISKS: dict[str, tuple[Harm, int]] = {"power": (lose_power, 50), "disk": (fail_d
 
 
 @asynccontextmanager
-async def watched(folder: Path, count: int, name: str, *, lossy: bool = False) -> AsyncIterator[Run]:
+async def watched(
+    folder: Path, count: int, name: str, *, lossy: bool = False, resets: float = RESETS
+) -> AsyncIterator[Run]:
     """A group under load; judged at the end."""
     dice, witness, promises = chance(f"{name} of {count}"), Witness(), Promises()
     settings = {**SETTINGS, "slaveTimeout": "1000", **(ON_DISKS if lossy else {})}
     async with FailoverCluster(folder, count, settings, machines=True, lossy=lossy) as group:
         await group.send()
         await group.all_in_set()
-        writers = Writers(group, promises, dice, lambda queue: witness.acknowledged_ends.get(queue, 0))
+        ends = witness.acknowledged_ends
+        writers = Writers(group, promises, dice, lambda queue: ends.get(queue, 0), resets=resets)
         async with GroupLoad(group, witness, dice, rest=REST) as load, writers:
             run = Run(group, load, dice)
             try:

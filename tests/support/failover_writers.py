@@ -61,6 +61,8 @@ PREPARED = 10
 CONTENDERS = ("one", "other")
 REST = 0.1
 """Seconds between two requests of a writer."""
+RESETS = 0.05
+"""Of the changes of an offset, how many are resets."""
 
 
 class Said(NamedTuple):
@@ -83,7 +85,7 @@ class Change(NamedTuple):
 
 class Writers:
     """The writers under way; they begin with broker ``master``. ``ends`` says up to which offset all of a queue of the
-    topic of sends is acknowledged."""
+    topic of sends is acknowledged. Of the changes of an offset, ``resets`` are resets."""
 
     def __init__(
         self,
@@ -94,6 +96,7 @@ class Writers:
         *,
         master: int = 1,
         name: str = "broker-a",
+        resets: float = RESETS,
     ) -> None:
         self._group = group
         self._promises = promises
@@ -101,6 +104,7 @@ class Writers:
         self._ends = ends
         self._takes = master
         self._name = name
+        self._resets = resets
         self._over = False
         self._numbers = itertools.count()
         self._tasks: list[asyncio.Task[None]] = []
@@ -208,7 +212,7 @@ class Writers:
             while sound and not self._over:
                 await self._rest()
                 end = self._ends(queue)
-                resets = offset > 0 and self._dice.random() < 0.05
+                resets = offset > 0 and self._dice.random() < self._resets
                 if not resets and end <= offset:
                     continue
                 step = self._dice.randrange(1, STEP)
