@@ -7,18 +7,48 @@ Muted connections stay open and carry nothing more, as when a firewall forgot th
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from weakref import WeakSet
 
 
-async def listening(
-    accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None], host: str, port: int
-) -> tuple[asyncio.Server, str]:
-    """A server on that port of a loopback address, 0 for a free one, and its ``host:port``."""
-    server = await asyncio.start_server(accept, host, port)
-    host, port = server.sockets[0].getsockname()[:2]
-    return server, f"{host}:{port}"
+class Listener:
+    """Hands each connection to a port of a loopback address to ``accept``, also those that come while it stops.
+
+    Python's own server loses a connection that it has accepted when it is closed before the next turn of the loop.
+    """
+
+    def __init__(self, accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]) -> None:
+        self._accept = accept
+        self._socket = socket.socket()
+        self._coming: set[asyncio.Task[None]] = set()
+
+    def start(self, host: str, port: int) -> str:
+        """Listen, on a free port if it is 0; returns ``host:port``."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.setblocking(False)
+        self._socket.bind((host, port))
+        self._socket.listen(100)
+        asyncio.get_running_loop().add_reader(self._socket, self._take)
+        host, port = self._socket.getsockname()
+        return f"{host}:{port}"
+
+    async def stop(self) -> None:
+        """Listen no more; all that came were handed over."""
+        asyncio.get_running_loop().remove_reader(self._socket)
+        self._socket.close()
+        await asyncio.gather(*self._coming)
+
+    def _take(self) -> None:
+        with suppress(OSError):
+            task = asyncio.create_task(self._hand_over(self._socket.accept()[0]))
+            self._coming.add(task)
+            task.add_done_callback(self._coming.discard)
+
+    async def _hand_over(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self._accept(*await asyncio.open_connection(sock=connection))
 
 
 class Proxy:
@@ -43,7 +73,7 @@ class Proxy:
         self.connections = 0
         self.sent: list[bytearray] = []
         """What came from the client on each connection."""
-        self._server: asyncio.Server | None = None
+        self._listener = Listener(self._accept)
         self._writers: set[asyncio.StreamWriter] = set()
         self._closing: WeakSet[asyncio.WriteTransport] = WeakSet()
         """Connections that close when the other end has read what is under way, or never."""
@@ -54,14 +84,13 @@ class Proxy:
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> Proxy:
         """Listen on a port of a loopback address, by default on a free one."""
-        self._server, self.address = await listening(self._accept, host, port)
+        self.address = self._listener.start(host, port)
         return self
 
     async def stop(self) -> None:
         """Cut everything and listen no more."""
-        assert self._server is not None
-        self._server.close()
         self.blocked = True  # for those that come just now
+        await self._listener.stop()
         await asyncio.gather(*self._coming)
         self.cut()
         for task in tuple(self._tasks):

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
-from tests.support.proxy import Proxy, listening
+from tests.support.proxy import Listener, Proxy
 
 Who = Callable[[bytes], str | None]
 
@@ -26,7 +26,7 @@ class Ways:
         self._who = who
         self._ways: dict[str, Proxy] = {}
         self._making = asyncio.Lock()
-        self._server: asyncio.Server | None = None
+        self._listener = Listener(self._accept)
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: WeakSet[asyncio.WriteTransport] = WeakSet()
         """Connections that close when the other end has read what is under way, or never."""
@@ -34,14 +34,13 @@ class Ways:
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> Ways:
         """Listen on a port of a loopback address, by default on a free one."""
-        self._server, self.address = await listening(self._accept, host, port)
+        self.address = self._listener.start(host, port)
         return self
 
     async def stop(self) -> None:
         """Cut everything and listen no more."""
-        assert self._server is not None
-        self._server.close()
         self._over = True  # for those that come just now
+        await self._listener.stop()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -64,9 +63,9 @@ class Ways:
         task = asyncio.create_task(self._connect(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: self._close(writer))  # also where the task never begins
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers = [writer]
         with suppress(OSError, asyncio.CancelledError):
             said = b""
             while (caller := self._who(said)) is None:
@@ -76,12 +75,15 @@ class Ways:
             else:
                 host, _, port = (await self.of(caller)).address.rpartition(":")
                 there, onwards = await asyncio.open_connection(host, int(port))
-                writers.append(onwards)
-                onwards.write(said)
-                await _until_one_ends(_pass_on(reader, onwards), _pass_on(there, writer))
-        for each in writers:
-            each.close()
-            self._closing.add(each.transport)
+                try:
+                    onwards.write(said)
+                    await _until_one_ends(_pass_on(reader, onwards), _pass_on(there, writer))
+                finally:
+                    self._close(onwards)
+
+    def _close(self, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+        self._closing.add(writer.transport)
 
 
 async def _until_one_ends(*works: Coroutine[Any, Any, None]) -> None:
