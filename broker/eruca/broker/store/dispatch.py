@@ -142,11 +142,10 @@ class Dispatch:
         """
         end = queue.max_offset
         if queue_offset < end:
-            known = self._queues.unit(queue, queue_offset)
-            if known is None or known[0] >= UNIT_FORM.unpack(unit)[0]:
+            if not self._is_made_again(queue, queue_offset, UNIT_FORM.unpack(unit)[0]):
                 return False
-            self._queues.write_out(queue)  # the topic was deleted and made again: the later message holds
-            self._queues.cut(queue, queue_offset)
+            self._queues.write_out(queue)
+            self._queues.begin_again(queue, queue_offset)
             return True
         if end == 0 and self.log_begins_later:
             self._queues.fill_head(queue, queue_offset)
@@ -155,6 +154,13 @@ class Dispatch:
             queue.lost.update(range(end, queue_offset))
             self.lost_units += [(queue.topic, queue.queue_id, offset) for offset in range(end, queue_offset)]
         return True
+
+    def _is_made_again(self, queue: ConsumeQueue, queue_offset: int, position: int) -> bool:
+        """Whether a message belongs to a topic that was deleted and made again: then it holds, and not the earlier ones
+        from there on. Where their beginning was deleted, the newest one says whether they are earlier."""
+        known = self._queues.unit(queue, queue_offset) if queue_offset >= queue.min_offset else None
+        known = known or self._queues.last_unit(queue)
+        return known is not None and known[0] < position
 
     def _index_all(self, work: list[Request], index: Index) -> None:
         waited = bool(self._unindexed)

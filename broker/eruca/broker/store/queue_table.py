@@ -348,6 +348,16 @@ class QueueTable:
         queue.lost = {offset for offset in queue.lost if offset < index}
         self.dirty.discard(queue)
 
+    def begin_again(self, queue: ConsumeQueue, index: int) -> None:
+        """Take back the units from ``index`` on, which may lie before the queue's beginning: then it begins there.
+
+        Raises:
+            OSError: the disk is full or fails.
+        """
+        self.cut(queue, index)
+        if index < queue.min_offset:
+            self.fill_head(queue, index)
+
     def _unlink(self, path: str) -> None:
         self._forget(path)
         with suppress(FileNotFoundError):

@@ -96,6 +96,8 @@ class _Check:
         self._dispatch = Dispatch(self._queues, None, parse_delay_levels(config.message_delay_level))
         self._seen: dict[ConsumeQueue, bytearray] = {}
         self._missing: Counter[tuple[str, int]] = Counter()
+        self._earlier: Counter[tuple[str, int]] = Counter()
+        """Messages that come before those of their queue: the topic was deleted and made again."""
         self._killed = was_aborted(root)
         """Whether work may have ended in the middle: a new file is empty, a put of the index not counted."""
 
@@ -174,7 +176,9 @@ class _Check:
     def _verify_unit_of(self, record: Record) -> None:
         queue = self._queues.queues.get((record.topic, record.queue_id))
         if queue is None or record.queue_offset >= queue.max_offset:
-            self._missing[record.topic, record.queue_id] += 1
+            last = self._queues.last_unit(queue) if queue is not None else None
+            earlier = last is not None and record.physical_offset < last[0]
+            (self._earlier if earlier else self._missing)[record.topic, record.queue_id] += 1
             return
         seen = self._seen.setdefault(queue, bytearray(queue.max_offset))
         unit = self._queues.unit(queue, record.queue_offset)
@@ -192,6 +196,10 @@ class _Check:
             )
 
     def _verify_units(self) -> None:
+        for (topic, queue_id), count in sorted(self._earlier.items()):
+            self.result.notes.append(
+                f"{count} messages of {topic} queue {queue_id} are of before the topic was deleted and made again"
+            )
         for (topic, queue_id), count in sorted(self._missing.items()):
             if (topic, queue_id) not in self._queues.queues:
                 self.result.notes.append(

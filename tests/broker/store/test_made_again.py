@@ -1,0 +1,83 @@
+"""Topics that were deleted and made again: their queues begin at 0 again, while a slave still has the former ones."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eruca.broker.store import Store, verify
+from tests.support.stores import bodies, open_store, put, small_config
+
+NEW = [b"new%d" % number for number in range(30)]
+
+
+def with_messages(root: Path, count: int, **sizes: Any) -> Store:
+    store = open_store(root, **sizes)
+    for number in range(count):
+        put(store, "T", 0, b"old%d" % number)
+    store.drain()
+    return store
+
+
+def made_again(store: Store) -> None:
+    """The topic is deleted, and gets new messages."""
+    store.drop_topic("T")
+    for body in NEW:
+        put(store, "T", 0, body)
+    store.drain()
+    store.flush()
+
+
+def lose_first_file(root: Path) -> None:
+    """The oldest file of a store's log has expired."""
+    sorted((root / "commitlog").iterdir())[0].unlink()
+
+
+def copied(master: Store, root: Path, **sizes: Any) -> Store:
+    """A slave at this root, which copies what it lacks."""
+    slave = open_store(root, follows=True, **sizes)
+    at, end = slave.replicator.end_offset, master.replicator.end_offset
+    while at < end:
+        data = master.replicator.take(at, end - at)
+        assert data is not None
+        slave.replicator.append(at, data)
+        at = slave.replicator.end_offset
+    slave.drain()
+    return slave
+
+
+@pytest.mark.parametrize("file_size", [400, 20_000], ids=["files of the queue are gone", "its first file is there"])
+def test_a_slave_whose_old_messages_expired_has_the_new_ones(tmp_path: Path, file_size: int) -> None:
+    sizes: dict[str, Any] = {"mapped_file_size_consume_queue": file_size}
+    master = with_messages(tmp_path / "master", 150, **sizes)
+    master.flush()
+    master.close()
+    shutil.copytree(tmp_path / "master", tmp_path / "slave")
+    lose_first_file(tmp_path / "slave")
+    master = open_store(tmp_path / "master", **sizes)
+    made_again(master)
+    slave = copied(master, tmp_path / "slave", **sizes)
+    assert slave.min_offset("T", 0) == 0
+    assert bodies(slave, "T", 0) == NEW == bodies(master, "T", 0)
+    assert slave.recovery.lost_units == []
+    slave.close()
+    master.close()
+    assert verify(tmp_path / "slave", small_config(tmp_path / "slave", **sizes)).findings == []
+    slave = open_store(tmp_path / "slave", **sizes)
+    assert bodies(slave, "T", 0) == NEW
+    slave.close()
+
+
+def test_queues_that_are_built_again_have_the_new_messages_when_old_ones_expired(tmp_path: Path) -> None:
+    store = with_messages(tmp_path, 150)
+    made_again(store)
+    store.close()
+    lose_first_file(tmp_path)
+    shutil.rmtree(tmp_path / "consumequeue")
+    (tmp_path / "abort").touch()
+    store = open_store(tmp_path)
+    assert bodies(store, "T", 0) == NEW
+    store.close()
