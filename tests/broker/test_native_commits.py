@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from eruca.broker.handlers import TABLES
 from eruca.broker.handlers.fast_path import fast_path
 from eruca.broker.services.commits import Commits, End
-from eruca.broker.services.halves import HALF, OP
+from eruca.broker.services.given_up import OP
+from eruca.broker.services.halves import HALF
 from eruca.protocol import frame
 from eruca.protocol.headers.send import EndTransaction, SendMessageV2
 from eruca.protocol.record import decode_records

@@ -45,6 +45,19 @@ def end(broker: Broker, call: Call[EndTransaction]) -> Result:
         if broker.commits.commit([place]):
             return Reply()
     half = _half(broker, ask)
+    reading = broker.halves.looked_for(half)
+    return _decided(broker, call, half) if reading is None else _end_later(broker, call, reading)
+
+
+async def _end_later(broker: Broker, call: Call[EndTransaction], reading: Awaitable[None]) -> Reply | None:
+    """End a transaction once it is known whether it was given up; the broker may be a slave meanwhile."""
+    await reading
+    result = end(broker, call)
+    return result if result is None or isinstance(result, Reply) else await result
+
+
+def _decided(broker: Broker, call: Call[EndTransaction], half: Record) -> Result:
+    commit = call.header.commit_or_rollback == TRANSACTION_COMMIT
     put = broker.halves.decide(half, commit=commit)
     if put.status:
         raise _not_stored(broker, put.status)
@@ -93,19 +106,17 @@ def _not_stored(broker: Broker, status: PutStatus) -> Refused:
 
 
 @routes.on(api.RESUME_CHECK_HALF_MESSAGE, changes=lambda ask: f"half message {ask.msg_id}")
-def resume(broker: Broker, call: Call[ResumeCheckHalfMessage]) -> Result:
+async def resume(broker: Broker, call: Call[ResumeCheckHalfMessage]) -> Reply | None:
     """Ask the producers about a half message again, as if it had never been checked."""
     message_id = call.header.msg_id or ""
     try:
         _, physical_offset = parse_offset_message_id(message_id)
     except ProtocolError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"msgId: {error}") from None
-    half = broker.halves.find_any(physical_offset)
-    if half is None:
-        raise Refused(
-            ResponseCode.SYSTEM_ERROR,
-            f"there is no half message at msgId {message_id}: name one of {names.TRANS_CHECK_MAX_TIME_TOPIC}",
-        )
+    half = _any_half(broker, message_id, physical_offset)
+    while (reading := broker.halves.looked_for(half)) is not None:
+        await reading
+        half = _any_half(broker, message_id, physical_offset)
     if broker.halves.is_decided(half):
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
@@ -114,4 +125,15 @@ def resume(broker: Broker, call: Call[ResumeCheckHalfMessage]) -> Result:
     if broker.halves.resume(half) is None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"Put message back to {names.TRANS_HALF_TOPIC} failed.")
     call.note(after="it is checked again")
-    return _safe(broker, broker.store.replicator.end_offset, Reply())
+    result = _safe(broker, broker.store.replicator.end_offset, Reply())
+    return result if result is None or isinstance(result, Reply) else await result
+
+
+def _any_half(broker: Broker, message_id: str, physical_offset: int) -> Record:
+    half = broker.halves.find_any(physical_offset)
+    if half is None:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"there is no half message at msgId {message_id}: name one of {names.TRANS_CHECK_MAX_TIME_TOPIC}",
+        )
+    return half

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from eruca.broker.services.halves import HALF, OP, OP_PROPERTIES, Halves
+from eruca.broker.services.given_up import OP
+from eruca.broker.services.halves import HALF, OP_PROPERTIES, Halves
 from eruca.broker.store import Store
 from eruca.broker.store.layout import HalfPlace
 

@@ -126,6 +126,11 @@ def identity_of(record: Record) -> Identity | None:
     return None if key is None else (key, record.born_timestamp, record.body_crc)
 
 
+def given_up_as(record: Record) -> Identity:
+    """What a half message that was given up has in common with its copies; the key is empty where there is none."""
+    return identity_of(record) or ("", record.born_timestamp, record.body_crc)
+
+
 def immunity_of(text: str | None) -> int | None:
     """CHECK_IMMUNITY_TIME_IN_SECONDS in ms; None where there is none or -1, or it is no number."""
     if text is None or not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 15 or text == "-1":

@@ -9,14 +9,23 @@ message that closes its half; progress is published only when all it rests on is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import TypedDict
 
 import structlog
 
 from eruca.broker.services.admission import Destination
-from eruca.broker.services.half_records import checks_of, closed_by, half_of, half_sent, identity_of, prepared_of
-from eruca.broker.services.redelivery import record_at
+from eruca.broker.services.given_up import GIVEN_UP, OP, REOPENED, GivenUp
+from eruca.broker.services.half_records import (
+    checks_of,
+    closed_by,
+    given_up_as,
+    half_of,
+    half_sent,
+    identity_of,
+    prepared_of,
+)
+from eruca.broker.services.redelivery import record_at, records
 from eruca.broker.services.registration import Registration
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.statistics import Statistics
@@ -29,14 +38,11 @@ from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.message import STORE_HOST_V6, TRANSACTION_COMMIT, TRANSACTION_MASK, encode_properties
 from eruca.protocol.record import Record
 
-HALF, OP, GIVEN_UP = names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC, names.TRANS_CHECK_MAX_TIME_TOPIC
+HALF = names.TRANS_HALF_TOPIC
 LAG = 20_000
 """The most half messages that the next start may have to read; an undecided one further back is put back."""
 _LAGGARDS_AT_ONCE = 256
 OP_PROPERTIES = b"WAIT\x01true\x02TAGS\x01d"
-REOPENED = 1
-"""The queue of the op topic that names, by their offsets among those that were given up, half messages that are so no
-more: they were decided since, or are asked about again. RocketMQ reads queue 0 alone."""
 _DONE = Put(PutStatus.OK)
 
 log = structlog.get_logger("eruca.broker")
@@ -79,8 +85,7 @@ class Halves:
         self._clock = clock
         self._monotonic = monotonic
         self._postponed = postponed
-        self._given_up: dict[Identity, int] | None = None
-        """Those that were given up and not decided since, with their offsets in that topic; None until asked for."""
+        self._given_up = GivenUp(store)
         self._next_progress: tuple[int, int, int] | None = None
 
     # ------------------------------------------------------------------ sent
@@ -133,11 +138,11 @@ class Halves:
         """Commit or roll back a transaction, whichever copy of its half message ``half`` is.
 
         The last thing that was stored; of what had been decided before, and is not stored again, only the status
-        counts.
+        counts. The half message was looked for (``looked_for``).
         """
-        identity = identity_of(half)
-        offset = self.undecided.find(half.queue_offset, identity)
-        if offset is None and (identity is None or identity not in self._all_given_up()):
+        identity = given_up_as(half)
+        offset = self._open_at(half)
+        if offset is None and identity not in self._given_up:
             return _DONE
         delivered = self._deliver(half) if commit else _DONE
         if delivered.status:
@@ -151,40 +156,46 @@ class Halves:
             return delivered
         return closed
 
+    def looked_for(self, half: Record) -> Awaitable[None] | None:
+        """Be sure whether a transaction is decided; None for a copy of what is undecided, or once all are known that
+        were given up. To be asked again when it was waited for: the broker may have changed its role."""
+        return None if self._given_up.complete or self._open_at(half) is not None else self._given_up.read()
+
+    def _open_at(self, half: Record) -> int | None:
+        """The offset of the undecided half message of which this is a copy."""
+        return self.undecided.find(half.queue_offset if half.topic == HALF else -1, identity_of(half))
+
     def committed(self, offset: int, real: Request, op: Request) -> None:
         """The real message of an undecided half message was stored, and its op message."""
         (queue, _, size, *_), (_, _, _, _, op_offset, _, _) = real, op
         self._statistics.put(queue.topic, queue.queue_id, 1, size)
         commits = self._statistics.commits
         commits[queue.topic] = commits.get(queue.topic, 0) + 1
-        half = None if self._given_up is None else self.undecided.get(offset)
+        half = self.undecided.get(offset)
         self.undecided.op(op_offset, offset)
-        if half is not None:
+        if half is not None and half.identity is not None:
             self._reopened(half.identity)
 
     def is_decided(self, half: Record) -> bool:
         """Whether a transaction is decided, whichever copy of its half message ``half`` is, also one that was given up.
 
-        One without a unique key that was given up counts as undecided.
+        The half message was looked for (``looked_for``).
         """
-        identity, waits = identity_of(half), half.topic == HALF
-        if self.undecided.find(half.queue_offset if waits else -1, identity) is not None:
-            return False
-        return waits if identity is None else identity not in self._all_given_up()
+        return self._open_at(half) is None and given_up_as(half) not in self._given_up
 
-    def _close(self, offset: int | None, identity: Identity | None) -> Put:
+    def _close(self, offset: int | None, identity: Identity) -> Put:
         """Store that a transaction is decided; ``offset`` is that of its undecided half message, None if given up."""
         op = _DONE if offset is None else self._write_op(offset)
         return op if op.status else self._reopened(identity) or op
 
-    def _reopened(self, identity: Identity | None) -> Put | None:
-        """Store that a half message is not given up any more; None where it was not, as far as that was asked for."""
-        given_up = None if self._given_up is None or identity is None else self._given_up.get(identity)
+    def _reopened(self, identity: Identity) -> Put | None:
+        """Store that a half message is not given up any more; None where it was not, as far as that is known."""
+        given_up = self._given_up.offset(identity)
         if given_up is None:
             return None
         put = self._store.appender.put(OP, REOPENED, b"%d" % given_up, OP_PROPERTIES, **self.op_fields())
-        if not put.status and self._given_up is not None and identity is not None:
-            del self._given_up[identity]
+        if not put.status:
+            self._given_up.remove(identity)
         return put
 
     def _deliver(self, half: Record) -> Put:
@@ -261,25 +272,21 @@ class Halves:
     def give_up(self, offset: int, record: Record) -> Put:
         """Move a half message that stays undecided to the topic of those that were given up."""
         self._registration.have_topic(GIVEN_UP)
-        given_up = self._all_given_up()
         put = self._copy(record, GIVEN_UP, 0, record.properties_text, sys_flag=record.sys_flag)
         if not put.status:
-            identity = identity_of(record)
-            if identity is not None:
-                given_up[identity] = put.queue_offset
+            self._given_up.add(given_up_as(record), put.queue_offset)
             self._write_op(offset)
         return put
 
     def resume(self, record: Record) -> Record | None:
         """Ask about a half message again as if for the first time; None when nothing can be stored."""
+        offset = self._open_at(record)
+        if offset is not None:
+            return self.put_back(offset, record, 0)
         copy = self._copy_back(record, 0)
         if copy is not None:
-            half = self._half_of(copy)
-            former = self.undecided.add(copy.queue_offset, half)
-            if former is not None:
-                self._write_op(former)
-            self._all_given_up()
-            self._reopened(half.identity)
+            self.undecided.add(copy.queue_offset, self._half_of(copy))
+            self._reopened(given_up_as(record))
         return copy
 
     def _half_of(self, record: Record) -> Half:
@@ -361,7 +368,7 @@ class Halves:
     def forget(self) -> None:
         """Know of no half message any more: another broker decides them from now on."""
         self.undecided = Undecided()
-        self._given_up = None
+        self._given_up = GivenUp(self._store)
         self._next_progress = None
 
     def rebuild(self) -> None:
@@ -373,23 +380,46 @@ class Halves:
         if begin is None or op_begin is None:  # one queue was truncated or made again: neither offset means anything
             begin, op_begin = store.min_offset(HALF, 0), store.min_offset(OP, 0)
         done: set[int] = set()
-        for op_offset, record in self._records(OP, op_begin):
+        for op_offset, record in records(store, OP, 0, op_begin):
+            store.progress.check()
             for offset in closed_by(record):
                 done.add(offset)
                 self.undecided.op(op_offset, offset)
         replaced: list[int] = []
-        for offset, record in self._records(HALF, begin, without=done):
+        for offset, record in records(store, HALF, 0, begin, without=done):
+            store.progress.check()
             if prepared_of(record) in done:
                 replaced.append(offset)  # a copy that RocketMQ made of what was decided since
                 continue
             former = self.undecided.add(offset, self._half_of(record))
             if former is not None:
                 replaced.append(former)
+        self._finish_giving_up()
         self._put_back_prepared()
         for offset in replaced:
             self._write_op(offset)
         if len(self.undecided):
             log.info("transactions_undecided", count=len(self.undecided))
+
+    def _finish_giving_up(self) -> None:
+        """Of a half message that is undecided and given up, what came later in the log counts.
+
+        The former broker ended between two of its records, or it was RocketMQ, which writes one alone, and the progress
+        is lost; it may be decided since.
+        """
+        last = self._store.unit(GIVEN_UP, 0, self._store.max_offset(GIVEN_UP, 0) - 1)
+        undecided = self.undecided.items()
+        if last is None or not any(half.copied or half.physical_offset < last[0] for _, half in undecided):
+            return
+        found = self._given_up.read_now()
+        for offset, half in undecided:
+            given_up = None if half.identity is None else found.get(half.identity)
+            if given_up is None or half.identity is None:
+                continue
+            if given_up[1] > half.physical_offset:
+                self._write_op(offset)
+            else:
+                self._reopened(half.identity)
 
     def _put_back_prepared(self) -> None:
         """Put back the copies that RocketMQ would take for done by an op message of the copy before them."""
@@ -403,27 +433,3 @@ class Halves:
         least, end = self._store.min_offset(topic, 0), self._store.max_offset(topic, 0)
         offset = self._offsets.query(names.TRANSACTION_GROUP, topic, 0)
         return None if offset > end else max(offset, least)
-
-    def _records(
-        self, topic: str, begin: int, without: set[int] | frozenset[int] = frozenset(), queue_id: int = 0
-    ) -> Iterator[tuple[int, Record]]:
-        first = max(begin, self._store.min_offset(topic, queue_id))
-        for offset in range(first, self._store.max_offset(topic, queue_id)):
-            self._store.progress.check()
-            unit = None if offset in without else self._store.unit(topic, queue_id, offset)
-            record = None if unit is None else record_at(self._store, unit[0])
-            if record is not None:
-                yield offset, record
-
-    def _all_given_up(self) -> dict[Identity, int]:
-        """The half messages that were given up, and are so still; read when they are asked for first."""
-        if self._given_up is None:
-            self._store.drain()
-            found = {identity_of(record): offset for offset, record in self._records(GIVEN_UP, 0)}
-            open_again = {closed for _, op in self._records(OP, 0, queue_id=REOPENED) for closed in closed_by(op)}
-            self._given_up = {
-                identity: offset
-                for identity, offset in found.items()
-                if identity is not None and offset not in open_again
-            }
-        return self._given_up

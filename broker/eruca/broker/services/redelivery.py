@@ -6,6 +6,7 @@ time is new. Must not know when a message is due. Facts: ScheduleMessageService.
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 import structlog
@@ -35,6 +36,17 @@ def record_at(store: Store, physical_offset: int) -> Record | None:
         return None if data is None else decode_record(data)
     except ProtocolError:
         return None
+
+
+def records(
+    store: Store, topic: str, queue_id: int = 0, begin: int = 0, without: Container[int] = ()
+) -> Iterator[tuple[int, Record]]:
+    """What a queue has from ``begin`` on until now, with its offsets; what is damaged or lost is left out."""
+    for offset in range(max(begin, store.min_offset(topic, queue_id)), store.max_offset(topic, queue_id)):
+        unit = None if offset in without else store.unit(topic, queue_id, offset)
+        record = None if unit is None else record_at(store, unit[0])
+        if record is not None:
+            yield offset, record
 
 
 def waiting_at(store: Store, topic: str, queue_id: int, offset: int, physical_offset: int) -> Waiting | None:

@@ -1,0 +1,178 @@
+"""Half messages that were given up: what a broker that ended in the middle leaves, those without a key, and many."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from eruca.protocol.record import Record
+from tests.support.desk import START, Desk
+from tests.support.half_messages import CHECK, COMMIT, GIVEN_UP, HALF, RESUME, ROLLBACK, SEND, end, half, place, send
+
+MAX_OFFSET = 30
+
+
+async def give_up(desk: Desk) -> None:
+    """Let the half messages that are undecided be given up."""
+    desk.config.transaction_check_max = 0
+    await desk.producer("PG")
+    desk.now += 60_000
+    await desk.broker.check_backs.round()
+
+
+async def resume(desk: Desk, number: int = 0) -> int:
+    """Have one that was given up checked again; the code of the answer."""
+    return (await desk.ask(RESUME, {"msgId": desk.records(GIVEN_UP)[number].offset_message_id})).code
+
+
+async def without_key(desk: Desk) -> dict[str, object]:
+    """Send a half message that has no unique key; what ends it."""
+    desk.topic("T")
+    answer = await desk.ask(SEND, half(i="TRAN_MSG\x01true\x02PGROUP\x01PG"), b"half")
+    assert answer.code == 0, answer.remark
+    return place(answer)
+
+
+def copied(desk: Desk, topic: str, half: Record, more: bytes = b"") -> None:
+    """Store a copy of a half message, and nothing that belongs to it, as a broker that ended in the middle."""
+    desk.broker.store.appender.put(
+        topic,
+        0,
+        half.body,
+        half.properties_text + more,
+        born_timestamp=half.born_timestamp,
+        born_host=half.born_host,
+        store_host=half.store_host,
+    )
+    desk.broker.store.drain()
+
+
+def delivered(desk: Desk) -> list[bytes]:
+    return [record.body for record in desk.records("T")]
+
+
+@pytest.mark.parametrize(("decision", "bodies"), [(COMMIT, [b"half"]), (ROLLBACK, [])])
+async def test_one_whose_op_message_a_dead_broker_did_not_store_is_decided_once(
+    desk: Desk, decision: int, bodies: list[bytes]
+) -> None:
+    where = await send(desk)
+    copied(desk, GIVEN_UP, desk.records(HALF)[0])
+    await desk.restart()
+    assert len(desk.broker.halves.undecided) == 0, "it is given up"
+
+    assert (await end(desk, where, decision)).code == 0
+
+    for _ in range(2):
+        assert (await end(desk, where, COMMIT)).code == 0
+        assert await resume(desk) == 1
+        await desk.restart()
+    assert delivered(desk) == bodies
+
+
+async def test_one_that_a_dead_broker_had_opened_again_without_saying_so_is_decided_once(desk: Desk) -> None:
+    where = await send(desk)
+    await give_up(desk)
+    copied(desk, HALF, desk.records(GIVEN_UP)[0], b"\x02TRANSACTION_CHECK_TIMES\x010")
+    await desk.restart()
+    assert len(desk.broker.halves.undecided) == 1
+
+    assert (await end(desk, where, COMMIT)).code == 0
+
+    await desk.restart()
+    assert (await end(desk, where, COMMIT)).code == 0
+    assert await resume(desk) == 1
+    assert delivered(desk) == [b"half"]
+
+
+async def test_one_that_rocketmq_gave_up_is_decided_once_also_where_the_progress_is_lost(desk: Desk) -> None:
+    """RocketMQ leaves no op message for it."""
+    where = await send(desk)
+    copied(desk, GIVEN_UP, desk.records(HALF)[0])
+    await desk.restart()
+    assert len(desk.broker.halves.undecided) == 0
+    assert (await end(desk, where, COMMIT)).code == 0
+
+    desk.broker.offsets.commit("CID_RMQ_SYS_TRANS", HALF, 0, 500)
+    await desk.restart()
+
+    assert len(desk.broker.halves.undecided) == 0
+    assert (await end(desk, where, COMMIT)).code == 0
+    assert delivered(desk) == [b"half"]
+
+
+async def test_one_without_a_key_is_decided_once(desk: Desk) -> None:
+    where = await without_key(desk)
+    await give_up(desk)
+
+    assert (await end(desk, where, COMMIT)).code == 0
+    assert delivered(desk) == [b"half"]
+
+    await desk.restart()
+    assert (await end(desk, where, COMMIT)).code == 0
+    assert await resume(desk) == 1
+    assert delivered(desk) == [b"half"]
+
+
+async def test_one_without_a_key_that_is_undecided_stays_one_when_it_is_checked_again(desk: Desk) -> None:
+    await without_key(desk)
+    (first,) = desk.records(HALF)
+
+    assert (await desk.ask(RESUME, {"msgId": first.offset_message_id})).code == 0
+
+    assert len(desk.broker.halves.undecided) == 1
+    await desk.restart()
+    producer = await desk.producer("PG")
+    desk.now += 60_000
+    await desk.broker.check_backs.round()
+    (question,) = await producer.received(CHECK)
+    asked: dict[str, object] = {name: question.fields[name] for name in ("tranStateTableOffset", "commitLogOffset")}
+    assert (await end(desk, asked, COMMIT)).code == 0
+    assert delivered(desk) == [b"half"]
+
+
+async def test_what_was_opened_again_in_a_queue_that_is_gone_opens_nothing_in_the_next_one(desk: Desk) -> None:
+    """Its offsets begin at 0 again, as after cleanExpiredCQ (306)."""
+    await end(desk, await send(desk, "K0"), COMMIT)
+    where = await send(desk, "K1")
+    await give_up(desk)
+    assert (await end(desk, where, ROLLBACK)).code == 0
+    desk.broker.store.drain()
+    desk.broker.store.drop_topic(GIVEN_UP)
+    where = await send(desk, "K2")
+    await give_up(desk)
+    (record,) = desk.records(GIVEN_UP)
+    assert (record.queue_offset, record.unique_key) == (0, "K2")
+
+    await desk.restart()
+
+    assert (await end(desk, where, COMMIT)).code == 0
+    assert [record.unique_key for record in desk.records("T")] == ["K0", "K2"]
+
+
+@pytest.mark.parametrize("asks", ["the end", "checking again"])
+async def test_others_are_served_while_many_are_read(desk: Desk, asks: str) -> None:
+    where = await send(desk)
+    await give_up(desk)
+    properties = "TRAN_MSG\x01true\x02UNIQ_KEY\x01%d\x02PGROUP\x01PG"
+    for number in range(3000):
+        desk.store(GIVEN_UP, 0, desk.now - START, properties=(properties % number).encode())
+    message_id = desk.records(GIVEN_UP)[0].offset_message_id
+    await desk.restart()
+    other = await desk.peer()
+    order: list[str] = []
+
+    async def first() -> None:
+        answer = await (end(desk, where, COMMIT) if asks == "the end" else desk.ask(RESUME, {"msgId": message_id}))
+        assert answer.code == 0, answer.remark
+        order.append(asks)
+
+    async def second() -> None:
+        assert (await other.ask(MAX_OFFSET, {"topic": "T", "queueId": 0})).code == 0
+        order.append("another")
+
+    async with asyncio.TaskGroup() as requests:
+        requests.create_task(first())
+        requests.create_task(second())
+
+    assert order == ["another", asks]
