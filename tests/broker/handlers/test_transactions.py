@@ -640,12 +640,12 @@ async def test_progress_that_a_cut_log_does_not_bear_out_is_not_trusted(desk: De
 async def test_one_that_stays_undecided_does_not_hold_up_the_next_start(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eruca.broker.services.halves.LAG", 10)
     await send(desk, "old", "CHECK_IMMUNITY_TIME_IN_SECONDS\x013600")
     for n in range(20):
         await end(desk, await send(desk, f"K{n}"), COMMIT)
     desk.broker.store.drain()
 
+    monkeypatch.setattr("eruca.broker.services.halves.LAG", 10)  # from here on: the broker keeps by itself, too
     for _ in range(3):
         desk.broker.halves.keep()
         desk.broker.store.flush()
