@@ -223,7 +223,7 @@ class BrokerConfig:
     """The number of this broker among those with its name: 0 is a master, above 0 a slave."""
     enable_controller_mode: bool = False
     """RocketMQ 5's key. The brokers of this name elect their master among themselves, by the etcd of controllerAddr.
-    For trials, and not for messages that matter: docs/replication.md says what is not reached yet."""
+    docs/replication.md says what that promises, and what it was tried with."""
     controller_addr: str | None = setting(
         None,
         pattern=r"https?://[^\s;/]+:\d{1,5}(;https?://[^\s;/]+:\d{1,5})*",

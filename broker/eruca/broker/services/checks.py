@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from eruca.broker.config import EVERYWHERE, MEMBER_ID, SLAVE_ID, BrokerConfig, BrokerRole, machine_name
-from eruca.broker.services.etcd_check import NO_H11, NOT_COMPLETE, etcd_findings
+from eruca.broker.services.etcd_check import NO_H11, etcd_findings
 from eruca.broker.services.ports import HA, VIP, room_fault, take_ports
 from eruca.broker.store import StoreLocked
 from eruca.broker.store.config import LARGEST_FILE
@@ -94,7 +94,6 @@ def _role(config: BrokerConfig, given: Collection[str]) -> Iterator[Finding]:
 def _controller(config: BrokerConfig) -> Iterator[Finding]:
     if not config.enable_controller_mode:
         return
-    yield Finding("enableControllerMode", NOT_COMPLETE, False)
     if find_spec("h11") is None:
         yield Finding("enableControllerMode", NO_H11)
     if not config.controller_addr:

@@ -14,7 +14,6 @@ from eruca.remoting.settings import Finding
 from eruca.remoting.tls import BadTls, TlsFiles
 from eruca.remoting.tls_server import open_keys
 
-NOT_COMPLETE = "is true, and automatic failover is not complete: do not trust it with messages that matter"
 NO_H11 = "needs h11 to ask etcd: pip install 'eruca[failover]'"
 _KEY = "/eruca/1/"
 
