@@ -21,28 +21,27 @@ class Listener:
 
     def __init__(self, accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]) -> None:
         self._accept = accept
-        self._socket = socket.socket()
+        self._socket: socket.socket | None = None
         self._coming: set[asyncio.Task[None]] = set()
 
     def start(self, host: str, port: int) -> str:
         """Listen, on a free port if it is 0; returns ``host:port``."""
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.setblocking(False)
-        self._socket.bind((host, port))
-        self._socket.listen(100)
-        asyncio.get_running_loop().add_reader(self._socket, self._take)
-        host, port = self._socket.getsockname()
+        self._socket = bound = socket.create_server((host, port), backlog=100)
+        bound.setblocking(False)
+        asyncio.get_running_loop().add_reader(bound, self._take, bound)
+        host, port = bound.getsockname()
         return f"{host}:{port}"
 
     async def stop(self) -> None:
         """Listen no more; all that came were handed over."""
+        assert self._socket is not None
         asyncio.get_running_loop().remove_reader(self._socket)
         self._socket.close()
         await asyncio.gather(*self._coming)
 
-    def _take(self) -> None:
+    def _take(self, bound: socket.socket) -> None:
         with suppress(OSError):
-            task = asyncio.create_task(self._hand_over(self._socket.accept()[0]))
+            task = asyncio.create_task(self._hand_over(bound.accept()[0]))
             self._coming.add(task)
             task.add_done_callback(self._coming.discard)
 
