@@ -365,6 +365,7 @@ class BrokerApp:
     async def _save_created(self) -> None:
         await self.broker.topics.saved()
         await self.broker.groups.saved()
+        await self.broker.deletions.saved()
 
     async def _drop_silent(self) -> None:
         now = self.broker.monotonic()
@@ -401,7 +402,8 @@ class BrokerApp:
         await end(self._tasks)
         self._tasks.clear()
         await self._duties.stop()
-        for kept in (broker.topics, broker.groups, broker.offsets, broker.filters, broker.delays):
+        tables = (broker.topics, broker.groups, broker.offsets, broker.filters, broker.deletions, broker.delays)
+        for kept in tables:
             try:
                 kept.save()
             except OSError as error:

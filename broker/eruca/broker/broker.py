@@ -32,6 +32,7 @@ from eruca.broker.services.role import Role, Wanted
 from eruca.broker.state.clients import Clients
 from eruca.broker.state.delay_mark import DelayMark
 from eruca.broker.state.delay_offsets import DelayOffsets
+from eruca.broker.state.deletions import Deletions
 from eruca.broker.state.filters import Filters
 from eruca.broker.state.groups import Groups
 from eruca.broker.state.locks import Locks
@@ -138,6 +139,8 @@ class Broker:
             lambda: config.filter_data_clean_time_span,
             BloomFilter.of(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter),
         )
+        self.deletions = Deletions(folder / "deletedTopics.json")
+        """Of a broker whose group elects its master."""
         self.clients = Clients()
         self.moved_offsets = MovedOffsets()
         self.locks = Locks(config.rebalance_lock_max_live_time)
@@ -216,7 +219,12 @@ class Broker:
         """Of a broker whose group elects its master, else None."""
         self.tables = (
             Tables(
-                {"topics": self.topics, "groups": self.groups, "filters": self.filters},
+                {
+                    "topics": self.topics,
+                    "groups": self.groups,
+                    "filters": self.filters,
+                    "deletions": self.deletions,
+                },
                 {"offsets": self.offsets, "locks": self.locks},
                 lambda: config.store.slave_timeout / 1000,
             )
@@ -319,13 +327,17 @@ class Broker:
             self.registration.announce_all()
 
     def load(self) -> None:
-        """Read the state files and add the system topics. Raises StateUnreadable."""
+        """Read the state files and add the system topics. Raises StateUnreadable, OSError."""
         self._add_system_topics()
         self.topics.load()
         self._settle_template()
         self.groups.load()
         self.offsets.load()
         self.filters.load()
+        if self.tables is None:
+            self.deletions.leave()
+        else:
+            self.deletions.load()
         self.delays.load()
 
     def _settle_template(self) -> None:

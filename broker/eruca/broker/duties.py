@@ -228,6 +228,7 @@ class Duties:
             broker.locks.renew(broker.monotonic())
         else:
             broker.locks.clear()
+        await self._drop_deleted()
         self._recover_to_lead()
         self._fit_offsets("the former master had messages that are not here")
         broker.take_role(wanted)
@@ -235,6 +236,23 @@ class Duties:
         if not self._elects:
             broker.ha_access.start()
         await self._notify_consumers()
+
+    async def _drop_deleted(self) -> None:
+        """Delete the queues of topics that the group has deleted; what comes from here on is of no such topic."""
+        broker = self._broker
+        if not self._elects:
+            return
+        log_begins = broker.store.commit_log.min_offset
+        broker.deletions.settle(log_begins, broker.store.replicator.end_offset)
+        try:
+            await broker.deletions.saved()
+            broker.store.drain()
+            dropped = broker.store.housekeeping.drop_older(broker.deletions.ends)
+        except OSError as error:
+            log.error("state_not_saved", error=str(error))
+            return
+        if dropped:
+            log.info("deleted_topics_dropped", topics=dropped)
 
     async def _notify_consumers(self) -> None:
         """Have consumers look at their group (40), each once: their pulls may wait at a former master that hangs."""

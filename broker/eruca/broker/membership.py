@@ -219,7 +219,8 @@ def forget_lost_tables(broker: Broker) -> None:
     """Before the store is opened, with the tables that were read: where they lack what the group may have acknowledged,
     take the store's id away. Then this broker leads only after it has got another one's. Raises OSError."""
     config = broker.store.config
-    root, tables = config.store_path_root_dir, (broker.topics, broker.groups, broker.offsets, broker.filters)
+    root = config.store_path_root_dir
+    tables = (broker.topics, broker.groups, broker.offsets, broker.filters, broker.deletions)
     group = read_group(root)
     if group is None or len(group.sync_state_set) < 2 or read_store_id(root) is None:
         return

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eruca.broker.state.deletions import Deletions
 from eruca.broker.state.filters import Filters
 from eruca.broker.state.groups import Groups
 from eruca.broker.state.locks import EXPIRE_AFTER, Locks
@@ -82,6 +83,18 @@ def filters(folder: Path) -> tuple[Filters, Callable[[], object]]:
     return table, change
 
 
+def deletions(folder: Path) -> tuple[Deletions, Callable[[], object]]:
+    table = Deletions(folder / "deletedTopics.json")
+    table.note("Goes", 5)
+    table.note("Stays", 20)
+
+    def change() -> None:
+        table.note("Comes", 30)
+        table.settle(10, 15)
+
+    return table, change
+
+
 def locks(folder: Path) -> tuple[Locks, Callable[[], object]]:
     table = Locks()
     table.lock("G", QUEUES[:2], "c", 0)
@@ -94,7 +107,7 @@ def locks(folder: Path) -> tuple[Locks, Callable[[], object]]:
     return table, change
 
 
-@pytest.mark.parametrize("make", [topics, groups, offsets, filters, locks])
+@pytest.mark.parametrize("make", [topics, groups, offsets, filters, locks, deletions])
 def test_a_table_that_takes_the_parts_of_another_one_is_equal_to_it(
     make: Callable[[Path], tuple[Table, Callable[[], object]]], tmp_path: Path
 ) -> None:
@@ -114,7 +127,7 @@ def test_a_table_that_takes_the_parts_of_another_one_is_equal_to_it(
     assert third.part(None) == table.part(None)
 
 
-@pytest.mark.parametrize("make", [topics, groups, offsets, filters, locks])
+@pytest.mark.parametrize("make", [topics, groups, offsets, filters, locks, deletions])
 def test_what_is_no_part_is_refused(make: Callable[[Path], tuple[Table, Callable[[], object]]], tmp_path: Path) -> None:
     table, _ = make(tmp_path)
     before = table.part(None)

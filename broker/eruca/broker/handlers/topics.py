@@ -15,6 +15,7 @@ from eruca.broker.handlers.checks import (
     all_confirmed,
     changeable_topic,
     known_topic,
+    leads_surely,
     persisting,
     readable,
     within_bounds,
@@ -91,11 +92,13 @@ async def delete(broker: Broker, call: Call[OfTopic]) -> Reply:
     """Delete a topic, its queues and the offsets of groups in it; an unknown topic is no error.
 
     In a group that elects its master the queues stay until all have deleted it: else the next master may have it still.
+    All note where the log ends now; when one of them is elected, its queues of the topic go, too.
     """
     topic = call.header.topic
     epoch = changeable_topic(broker, topic)
     call.note(before=broker.topics.get(topic) or NOTHING, after=NOTHING)
-    broker.topics.remove(topic)
+    if broker.topics.remove(topic) is not None and broker.tables is not None:
+        broker.deletions.note(topic, broker.store.replicator.end_offset)
     broker.offsets.remove_topic(topic)
     broker.statistics.forget_topic(topic)
     await all_confirmed(broker, epoch, on_disk=True)
@@ -103,6 +106,7 @@ async def delete(broker: Broker, call: Call[OfTopic]) -> Reply:
         await _drop_queues(broker, topic)
         broker.holds.drop(topic)
         await broker.topics.saved()
+        await broker.deletions.saved()
         await broker.offsets.saved()
     return Reply()
 
@@ -170,10 +174,19 @@ async def consumed_by(broker: Broker, call: Call[OfTopic]) -> Reply:
 
 @routes.on(api.CLEAN_UNUSED_TOPIC, costly=True, changes="queues of topics that no longer exist")
 async def drop_unused(broker: Broker, call: Call[Empty]) -> Reply:
-    """Delete the queues of topics that no longer exist."""
+    """Delete the queues of topics that no longer exist.
+
+    A broker that follows in a group that elects its master deletes nothing: the group may not have agreed to what it
+    knows, and when it is elected these queues go.
+    """
+    if broker.tables is not None:
+        if broker.role.is_slave:
+            return Reply()
+        await all_confirmed(broker, leads_surely(broker), on_disk=True)
     with persisting("the deletion of unused queues"):
         gone: set[str] = set()
-        while some := broker.store.drop_unused(set(broker.topics) | names.SYSTEM_TOPICS, DROPPED_AT_ONCE):
+        used = set(broker.topics) | names.SYSTEM_TOPICS
+        while some := broker.store.drop_unused(used | set(broker.topics), DROPPED_AT_ONCE):
             gone.update(some)
             await next_slice()
     call.note(after=f"deleted: {', '.join(sorted(gone)) or NOTHING}")

@@ -9,7 +9,7 @@ it claims as flushed only what was flushed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from itertools import islice
@@ -293,6 +293,19 @@ class Housekeeping:
     def drop_unused(self, used: set[str], most: int | None = None) -> list[str]:
         """Delete the queues of topics that are not in ``used``, at most ``most``; returns those topics."""
         gone = list(islice((queue for (name, _), queue in self._queues.queues.items() if name not in used), most))
+        self._drop(gone)
+        return sorted({queue.topic for queue in gone})
+
+    def drop_older(self, ends: Mapping[str, int]) -> list[str]:
+        """Delete the queues whose newest message lies before its topic's offset in ``ends``; returns their topics.
+
+        The queues have all of the log. Raises OSError.
+        """
+        gone = []
+        for (topic, _), queue in self._queues.queues.items():
+            unit = self._queues.last_unit(queue) if topic in ends else None
+            if unit is not None and unit[0] < ends[topic]:
+                gone.append(queue)
         self._drop(gone)
         return sorted({queue.topic for queue in gone})
 

@@ -1,0 +1,90 @@
+"""The topics that a group of brokers has deleted, and where the log ended then; ``deletedTopics.json``.
+
+Owns the table. A broker that follows keeps the queues of a topic that the master deletes, since the group may not agree
+to that; when it is elected itself, and the topic is deleted, what its queues have from before is to go, also where the
+topic was made again. Must not know the queues. Invariants: a message behind an offset here is of a later topic of that
+name; no offset is above the end of the log of the master that has the table. Apache's broker has no such file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from eruca.broker.state.parts import Part, chosen, gone, unheard
+from eruca.broker.state.state_file import SavedState, Saver
+from eruca.protocol.errors import ProtocolError
+from eruca.remoting.files import backup_of
+
+_KEY = "deletedTopics"
+
+
+class Deletions(SavedState):
+    """The deleted topics of one broker; ``path`` is ``…/config/deletedTopics.json``."""
+
+    def __init__(self, path: Path) -> None:
+        self.on_change: Callable[[str], object] = unheard
+        self._ends: dict[str, int] = {}
+        self._saver = Saver(path, lambda: _encode(self._ends))
+
+    @property
+    def ends(self) -> Mapping[str, int]:
+        """The commit log offset before which all messages of a topic are of a deleted one, by its name."""
+        return self._ends
+
+    def load(self) -> None:
+        """Read ``deletedTopics.json``. Raises StateUnreadable."""
+        self._ends = self._stored(_decode, _KEY) or {}
+
+    def leave(self) -> None:
+        """Know of none, and have no file: the group is left, and the log may be another one when it is joined again."""
+        self._ends = {}
+        for path in (self.path, backup_of(self.path)):
+            path.unlink(missing_ok=True)
+
+    def note(self, topic: str, end: int) -> None:
+        """A topic is deleted; the log ends at ``end``."""
+        self._ends[topic] = end
+        self._change(topic)
+
+    def settle(self, least: int, end: int) -> None:
+        """The log has the offsets from ``least`` to ``end``: what comes there later is of no deleted topic."""
+        for topic, offset in list(self._ends.items()):
+            if offset <= least:
+                del self._ends[topic]
+                self._change(topic)
+            elif offset > end:
+                self.note(topic, end)
+
+    def _change(self, topic: str) -> None:
+        self._saver.changed()
+        self.on_change(topic)
+
+    # ------------------------------------------------------------------ parts
+
+    def part(self, keys: Iterable[str] | None) -> Part:
+        """As in ``parts.Table``; the keys are names of topics."""
+        return Part(keys is None, _encode(chosen(keys, self._ends)), gone(keys, self._ends))
+
+    def take_part(self, part: Part) -> None:
+        """As in ``parts.Table``."""
+        other = _decode(part.entries)
+        if part.whole:
+            self._ends = {}
+        self._ends |= other
+        for topic in part.gone:
+            self._ends.pop(topic, None)
+        self._saver.changed()
+
+
+def _encode(ends: Mapping[str, int]) -> bytes:
+    return msgspec.json.encode({_KEY: ends})
+
+
+def _decode(data: bytes) -> dict[str, int]:
+    try:
+        return msgspec.json.decode(data, type=dict[str, dict[str, int]])[_KEY]
+    except (msgspec.MsgspecError, KeyError) as fault:
+        raise ProtocolError(f"no deleted topics: {fault}") from None
