@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 from tests.broker.elected import KEYS, Group
+from tests.broker.services.replication.pairs import until
 from tests.support.desk import Desk
 from tests.support.sends import message
 
@@ -48,12 +50,38 @@ async def test_neither_where_it_was_made_again_before_nor_where_brokers_were_sta
     assert seen(one) == {0: [b"new"], 1: [b"newer"]}
 
 
+async def test_a_message_that_comes_while_the_others_are_waited_for_goes_with_the_topic(group: Group) -> None:
+    """A delayed one, or a committed transaction's: they are stored whether their topic is there or not."""
+    one, two = await with_messages(group)
+    asked = asyncio.create_task(one.ask(DELETE, {"topic": "T"}))
+    await until(lambda: "T" not in one.broker.topics)
+    one.store("T", 0, 0, body=b"late")
+    assert (await asked).code == 0
+    await group.stop(1)
+    assert await group.led({2}) is two
+    assert (await two.ask(MAKE, TOPIC)).code == 0
+    assert seen(two) == {0: [], 1: []}
+
+
+async def test_a_deletion_of_what_the_master_does_not_have_any_more_counts_for_others(group: Group) -> None:
+    """As where the topic was deleted before these brokers were a group."""
+    one, two = await with_messages(group)
+    one.broker.topics.remove("T")
+    one.broker.store.drop_topic("T")
+    assert (await one.ask(DELETE, {"topic": "T"})).code == 0
+    await group.stop(1)
+    assert await group.led({2}) is two
+    assert (await two.ask(MAKE, TOPIC)).code == 0
+    assert seen(two) == {0: [], 1: []}
+
+
 async def test_a_deletion_that_the_group_has_not_agreed_to_costs_no_message(group: Group) -> None:
     """Broker 1 deletes a topic alone; broker 2, which has it still, is elected, and later broker 1 again."""
     one, _ = await with_messages(group)
     group.etcd.away = True  # so that the lost one stays in the set
     await group.stop(2)
     one.broker.registration.is_sure = lambda: True
+    one.config.store.slave_timeout = 500
     assert (await one.ask(DELETE, {"topic": "T"})).code == 14
     await group.stop(1)
     group.etcd.return_again()
@@ -79,6 +107,7 @@ async def test_queues_of_topics_that_are_gone_are_deleted_where_the_group_has_ag
     group.etcd.away = True  # so that the lost one stays in the set
     await group.stop(2)
     one.broker.registration.is_sure = lambda: True
+    one.config.store.slave_timeout = 500
     assert (await one.ask(DELETE, {"topic": "T"})).code == 14
     assert (await one.ask(CLEAN)).code == 14
     assert one.broker.store.max_offset("T", 0) == 1
@@ -116,6 +145,7 @@ async def test_offsets_behind_the_end_of_a_log_that_lost_its_end_are_lowered(gro
 async def with_messages(group: Group) -> tuple[Desk, Desk]:
     """Two brokers in the set, the first leads, with a topic that has three messages in each of two queues."""
     one, two = await group.start(1), await group.start(2)
+    one.config.store.slave_timeout = 10_000
     assert await group.led({1, 2}) is one
     assert (await one.ask(MAKE, TOPIC)).code == 0
     for queue in (0, 1):

@@ -272,6 +272,7 @@ class BrokerApp:
             start("statistics", self._sample_statistics()),
             start("offsets", repeated(self.config.flush_consumer_offset_interval / 1000, broker.offsets.saved)),
             start("topics and groups", repeated(SAVE_EVERY, self._save_created)),
+            start("deleted topics", repeated(SAVE_EVERY, broker.deletions.saved)),
             start("filters", repeated(SAVE_FILTERS_EVERY, broker.filters.saved)),
             start("silent clients", repeated(self._drop_every, self._drop_silent)),
             start("reloads", broker.reloads.watch()),
@@ -365,7 +366,6 @@ class BrokerApp:
     async def _save_created(self) -> None:
         await self.broker.topics.saved()
         await self.broker.groups.saved()
-        await self.broker.deletions.saved()
 
     async def _drop_silent(self) -> None:
         now = self.broker.monotonic()

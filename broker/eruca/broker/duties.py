@@ -29,6 +29,8 @@ CHECK_EVERY = 1.0
 
 _NOTIFIED_TOGETHER = 100
 """Consumers that are notified in one turn of the loop."""
+_DROPPED_TOGETHER = 8
+"""Queues that are deleted in one turn of the loop."""
 
 log = structlog.get_logger("eruca.broker")
 
@@ -244,15 +246,18 @@ class Duties:
             return
         log_begins = broker.store.commit_log.min_offset
         broker.deletions.settle(log_begins, broker.store.replicator.end_offset)
+        broker.store.drain()
+        older = broker.store.housekeeping.older_queues(broker.deletions.ends)
         try:
+            for begin in range(0, len(older), _DROPPED_TOGETHER):
+                broker.store.housekeeping.drop(older[begin : begin + _DROPPED_TOGETHER])
+                await asyncio.sleep(0)  # the mastership is held meanwhile
             await broker.deletions.saved()
-            broker.store.drain()
-            dropped = broker.store.housekeeping.drop_older(broker.deletions.ends)
         except OSError as error:
             log.error("state_not_saved", error=str(error))
             return
-        if dropped:
-            log.info("deleted_topics_dropped", topics=dropped)
+        if older:
+            log.info("deleted_topics_dropped", topics=sorted({queue.topic for queue in older}))
 
     async def _notify_consumers(self) -> None:
         """Have consumers look at their group (40), each once: their pulls may wait at a former master that hangs."""

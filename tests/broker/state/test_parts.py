@@ -84,7 +84,7 @@ def filters(folder: Path) -> tuple[Filters, Callable[[], object]]:
 
 
 def deletions(folder: Path) -> tuple[Deletions, Callable[[], object]]:
-    table = Deletions(folder / "deletedTopics.json")
+    table = Deletions(folder / "deletedTopics.json", most=1)
     table.note("Goes", 5)
     table.note("Stays", 20)
 

@@ -81,3 +81,27 @@ def test_queues_that_are_built_again_have_the_new_messages_when_old_ones_expired
     store = open_store(tmp_path)
     assert bodies(store, "T", 0) == NEW
     store.close()
+
+
+def test_a_queue_that_cannot_begin_again_yet_costs_other_queues_nothing(tmp_path: Path) -> None:
+    master = with_messages(tmp_path / "master", 3)
+    slave = copied(master, tmp_path / "slave")
+    master.drop_topic("T")
+    for topic, body in (("U", b"before"), ("T", b"new0"), ("U", b"after")):
+        put(master, topic, 0, body)
+    master.drain()
+    folder = tmp_path / "slave" / "consumequeue" / "T"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(exist_ok=True)
+    folder.write_text("no folder")
+    at = slave.replicator.end_offset
+    slave.replicator.append(at, master.replicator.take(at, master.replicator.end_offset - at) or b"")
+    with pytest.raises(OSError):
+        slave.drain()
+    assert (bodies(slave, "U", 0), bodies(slave, "T", 0)) == ([b"before"], [b"old0", b"old1", b"old2"])
+    folder.unlink()
+    slave.drain()
+    assert (bodies(slave, "U", 0), bodies(slave, "T", 0)) == ([b"before", b"after"], [b"new0"])
+    slave.close()
+    master.close()
+    assert verify(tmp_path / "slave", small_config(tmp_path / "slave")).findings == []

@@ -97,18 +97,27 @@ async def delete(broker: Broker, call: Call[OfTopic]) -> Reply:
     topic = call.header.topic
     epoch = changeable_topic(broker, topic)
     call.note(before=broker.topics.get(topic) or NOTHING, after=NOTHING)
-    if broker.topics.remove(topic) is not None and broker.tables is not None:
-        broker.deletions.note(topic, broker.store.replicator.end_offset)
+    broker.topics.remove(topic)
+    _note_deleted(broker, topic)
     broker.offsets.remove_topic(topic)
     broker.statistics.forget_topic(topic)
     await all_confirmed(broker, epoch, on_disk=True)
     with persisting(f"the deletion of the topic {topic}"):
         await _drop_queues(broker, topic)
+        if topic not in broker.topics:
+            _note_deleted(broker, topic)  # what came meanwhile went, too
         broker.holds.drop(topic)
         await broker.topics.saved()
         await broker.deletions.saved()
         await broker.offsets.saved()
+    await all_confirmed(broker, epoch)
     return Reply()
+
+
+def _note_deleted(broker: Broker, topic: str) -> None:
+    """In a group, let the next master delete the queues that it has of a topic that does not exist."""
+    if broker.tables is not None:
+        broker.deletions.note(topic, broker.store.replicator.end_offset)
 
 
 async def _drop_queues(broker: Broker, topic: str) -> None:
@@ -177,17 +186,19 @@ async def drop_unused(broker: Broker, call: Call[Empty]) -> Reply:
     """Delete the queues of topics that no longer exist.
 
     A broker that follows in a group that elects its master deletes nothing: the group may not have agreed to what it
-    knows, and when it is elected these queues go.
+    knows. It deletes what the master has deleted when it is elected.
     """
+    used = set(broker.topics) | names.SYSTEM_TOPICS
     if broker.tables is not None:
         if broker.role.is_slave:
             return Reply()
         await all_confirmed(broker, leads_surely(broker), on_disk=True)
     with persisting("the deletion of unused queues"):
         gone: set[str] = set()
-        used = set(broker.topics) | names.SYSTEM_TOPICS
         while some := broker.store.drop_unused(used | set(broker.topics), DROPPED_AT_ONCE):
             gone.update(some)
+            for topic in set(some).difference(broker.topics):
+                _note_deleted(broker, topic)
             await next_slice()
     call.note(after=f"deleted: {', '.join(sorted(gone)) or NOTHING}")
     return Reply()

@@ -18,13 +18,18 @@ from eruca.broker.state.state_file import SavedState, Saver
 from eruca.protocol.errors import ProtocolError
 from eruca.remoting.files import backup_of
 
+MOST = 10_000
+"""Topics that are noted although this broker's log has nothing from before their deletion any more: the logs of others
+may reach further back."""
 _KEY = "deletedTopics"
 
 
 class Deletions(SavedState):
-    """The deleted topics of one broker; ``path`` is ``…/config/deletedTopics.json``."""
+    """The deleted topics of one broker; ``path`` is ``…/config/deletedTopics.json``. Of those from before the beginning
+    of its log no more are kept than make ``most`` together with the others."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most: int = MOST) -> None:
+        self._most = most
         self.on_change: Callable[[str], object] = unheard
         self._ends: dict[str, int] = {}
         self._saver = Saver(path, lambda: _encode(self._ends))
@@ -51,8 +56,8 @@ class Deletions(SavedState):
 
     def settle(self, least: int, end: int) -> None:
         """The log has the offsets from ``least`` to ``end``: what comes there later is of no deleted topic."""
-        for topic, offset in list(self._ends.items()):
-            if offset <= least:
+        for topic, offset in sorted(self._ends.items(), key=lambda item: item[1]):
+            if offset <= least and len(self._ends) > self._most:
                 del self._ends[topic]
                 self._change(topic)
             elif offset > end:

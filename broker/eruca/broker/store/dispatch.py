@@ -7,7 +7,7 @@ memory at least) and in the index, or waits for the index while the disk has no 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Final
 
@@ -30,6 +30,11 @@ log = structlog.get_logger("eruca.broker.store")
 
 _TIMED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 """Topics whose tag codes are times."""
+
+
+def _begin(request: Request) -> int:
+    """Where its record begins."""
+    return request[1]
 
 
 def _end(request: Request) -> int:
@@ -75,7 +80,8 @@ class Dispatch:
     def drain(self, limit: int | None = None) -> int:
         """Dispatch what waits, with a ``limit`` only records that end at or before it.
 
-        Returns the number of records.
+        Returns the number of records. Raises OSError, if a unit that does not follow the queue's last one cannot be
+        written: its record and those behind it wait on.
         """
         pending = self.pending
         if not pending:
@@ -89,14 +95,26 @@ class Dispatch:
                 return 0
             work = pending[:count]
             del pending[:count]
-        self._queue_up([request for request in work if request[0] not in self._gone] if self._gone else work)
+        units = [request for request in work if request[0] not in self._gone] if self._gone else work
+        done, fault = self._queue_up(units)
+        if fault is not None:
+            left = bisect_left(work, units[done][1], key=_begin)
+            pending[:0] = work[left:]
+            del work[left:]
+        self._dispatched(work)
+        if fault is not None:
+            raise fault
+        return len(work)
+
+    def _dispatched(self, work: list[Request]) -> None:
+        if not work:
+            return
         if self._index is not None:
             self._index_all(work, self._index)
         self.position = work[-1][1] + work[-1][2]
         self.newest = max(self.newest, work[-1][5])
-        if not pending:
+        if not self.pending:
             self._gone.clear()
-        return len(work)
 
     def forget(self, queue: ConsumeQueue) -> None:
         """A queue was deleted: what is pending for it comes into no queue any more."""
@@ -110,12 +128,16 @@ class Dispatch:
             if not sys_flag & TRANSACTION_PREPARED:
                 queue.next_offset = max(queue.next_offset, queue_offset + 1)
 
-    def _queue_up(self, work: list[Request]) -> None:
+    def _queue_up(self, work: list[Request]) -> tuple[int, OSError | None]:
+        """How many of the requests are in their queues now, and why not all."""
         touched: set[ConsumeQueue] = set()
-        at = native.follow(work, 0, touched, _TIMED)
-        while at < len(work):
-            self._queue_up_one(work[at], touched)
-            at = native.follow(work, at + 1, touched, _TIMED)
+        at, fault = native.follow(work, 0, touched, _TIMED), None
+        while at < len(work) and fault is None:
+            try:
+                self._queue_up_one(work[at], touched)
+                at = native.follow(work, at + 1, touched, _TIMED)
+            except OSError as error:
+                fault = error
         self._queues.dirty |= touched
         arrival = self.on_arrival
         for queue in touched:
@@ -123,6 +145,7 @@ class Dispatch:
                 arrival(queue.topic, queue.queue_id, queue.max_offset, queue.arrived)
             queue.arrived = []
             self._queues.force_tail(queue)
+        return at, fault
 
     def _queue_up_one(self, request: Request, touched: set[ConsumeQueue]) -> None:
         """Append the unit of a delayed message, or one that does not follow the queue's last one."""

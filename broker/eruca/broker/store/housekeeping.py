@@ -21,7 +21,7 @@ import structlog
 from eruca.broker.store.appender import Appender
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import CONSUME_QUEUE_UNIT, StoreConfig
-from eruca.broker.store.consume_queue import ConsumeQueue
+from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, ConsumeQueue
 from eruca.broker.store.dispatch import Dispatch
 from eruca.broker.store.file_system import FileSystem, Unflushed
 from eruca.broker.store.flush import Flush
@@ -273,6 +273,8 @@ class Housekeeping:
     def begin_at(self, queue: ConsumeQueue, first: int) -> None:
         """Let a queue begin at a message; its older files go."""
         if self._queues.queues.get((queue.topic, queue.queue_id)) is queue and first <= queue.max_offset:
+            if self._queues.begins_at_or_after(queue, self._log.min_offset):
+                return  # its topic was deleted and made again since that was found
             queue.min_offset = max(first, queue.min_offset)
             if queue.written <= queue.min_offset:  # else the last file there is would stay, though all of it is gone
                 with suppress(OSError):  # a full disk: the file stays for now
@@ -287,27 +289,23 @@ class Housekeeping:
             OSError: the disk is full or fails.
         """
         gone = list(islice((queue for (name, _), queue in self._queues.queues.items() if name == topic), most))
-        self._drop(gone)
+        self.drop(gone)
         return len(gone)
 
     def drop_unused(self, used: set[str], most: int | None = None) -> list[str]:
         """Delete the queues of topics that are not in ``used``, at most ``most``; returns those topics."""
         gone = list(islice((queue for (name, _), queue in self._queues.queues.items() if name not in used), most))
-        self._drop(gone)
+        self.drop(gone)
         return sorted({queue.topic for queue in gone})
 
-    def drop_older(self, ends: Mapping[str, int]) -> list[str]:
-        """Delete the queues whose newest message lies before its topic's offset in ``ends``; returns their topics.
-
-        The queues have all of the log. Raises OSError.
-        """
-        gone = []
+    def older_queues(self, ends: Mapping[str, int]) -> list[ConsumeQueue]:
+        """The queues whose newest message lies before its topic's offset in ``ends``. They have all of the log."""
+        found = []
         for (topic, _), queue in self._queues.queues.items():
             unit = self._queues.last_unit(queue) if topic in ends else None
-            if unit is not None and unit[0] < ends[topic]:
-                gone.append(queue)
-        self._drop(gone)
-        return sorted({queue.topic for queue in gone})
+            if unit is not None and unit[1] != BLANK_SIZE_MARK and unit[0] < ends[topic]:
+                found.append(queue)
+        return found
 
     def drop_expired_queues(self, keys: Iterable[tuple[str, int]]) -> int:
         """Delete those of the queues whose newest message is older than the log; returns how many."""
@@ -318,11 +316,15 @@ class Housekeeping:
             unit = self._queues.last_unit(queue) if queue is not None else None
             if queue is not None and unit is not None and unit[0] < oldest:
                 gone.append(queue)
-        self._drop(gone)
+        self.drop(gone)
         return len(gone)
 
-    def _drop(self, queues: list[ConsumeQueue]) -> None:
-        """Delete queues. The mark counts their units no more: a start that found fewer would build all queues again."""
+    def drop(self, queues: list[ConsumeQueue]) -> None:
+        """Delete queues. The mark counts their units no more: a start that found fewer would build all queues again.
+
+        Raises:
+            OSError: the disk is full or fails.
+        """
         position, units = self._covered
         written = synced = 0
         for queue in queues:
