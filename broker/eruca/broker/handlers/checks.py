@@ -143,6 +143,11 @@ def changeable(broker: Broker) -> int:
     return epoch
 
 
+async def answered(result: Result) -> Reply | None:
+    """What a handler answers, now or later."""
+    return result if result is None or isinstance(result, Reply) else await result
+
+
 def confirmed(broker: Broker, epoch: int, reply: Reply) -> Result:
     """The reply to a change of tables that was made in that epoch, when all of the syncStateSet have it.
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import structlog
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import readable
+from eruca.broker.handlers.checks import answered, readable
 from eruca.broker.handlers.clients import MOST_TAGS, class_filter_refused, filter_refused
 from eruca.broker.services import matchers
 from eruca.broker.services.admission import FAQ
@@ -83,8 +83,7 @@ async def _first_of_cold(broker: Broker, call: Call[PullMessage], admitted: _Adm
         broker.cold_pulls.release()
     took = int((monotonic() - since) * 1000)
     broker.statistics.get_took(ask.consumer_group, ask.topic, ask.queue_id, took)
-    result = _first(broker, call, admitted, got)
-    return result if result is None or isinstance(result, Reply) else await result
+    return await answered(_first(broker, call, admitted, got))
 
 
 async def _read_cold(broker: Broker, ask: PullMessage, admitted: _Admitted) -> Got:

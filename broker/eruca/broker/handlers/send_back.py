@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from typing import NamedTuple
 
 from eruca.broker.broker import Broker
-from eruca.broker.handlers.checks import new_topic_saved
+from eruca.broker.handlers.checks import answered, new_topic_saved
 from eruca.broker.services.admission import Destination
 from eruca.broker.state.topics import UNIT_SUB
 from eruca.broker.store.results import Durability, PutStatus
@@ -54,8 +54,7 @@ async def send_back(broker: Broker, call: Call[ConsumerSendMsgBack]) -> Reply | 
     record = await _record(broker, call)
     most = broker.admission.most_returns(group, ask.max_reconsume_times, call.head.version)
     back = _decide(broker, ask, record, retry, most)
-    result = _store(broker, ask.group, record, back)
-    return result if result is None or isinstance(result, Reply) else await result
+    return await answered(_store(broker, ask.group, record, back))
 
 
 def _retry_topic(broker: Broker, group: SubscriptionGroupConfig, *, unit_mode: bool) -> Destination:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from eruca.broker.broker import Broker
+from eruca.broker.handlers.checks import answered
 from eruca.broker.store.results import Durability, PutStatus
 from eruca.protocol import api, names
 from eruca.protocol.codes import ResponseCode
@@ -52,8 +53,7 @@ def end(broker: Broker, call: Call[EndTransaction]) -> Result:
 async def _end_later(broker: Broker, call: Call[EndTransaction], reading: Awaitable[None]) -> Reply | None:
     """End a transaction once it is known whether it was given up; the broker may be a slave meanwhile."""
     await reading
-    result = end(broker, call)
-    return result if result is None or isinstance(result, Reply) else await result
+    return await answered(end(broker, call))
 
 
 def _decided(broker: Broker, call: Call[EndTransaction], half: Record) -> Result:
@@ -125,8 +125,7 @@ async def resume(broker: Broker, call: Call[ResumeCheckHalfMessage]) -> Reply | 
     if broker.halves.resume(half) is None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"Put message back to {names.TRANS_HALF_TOPIC} failed.")
     call.note(after="it is checked again")
-    result = _safe(broker, broker.store.replicator.end_offset, Reply())
-    return result if result is None or isinstance(result, Reply) else await result
+    return await answered(_safe(broker, broker.store.replicator.end_offset, Reply()))
 
 
 def _any_half(broker: Broker, message_id: str, physical_offset: int) -> Record:

@@ -107,6 +107,7 @@ class Dispatch:
         return len(work)
 
     def _dispatched(self, work: list[Request]) -> None:
+        """These are in their queues: index them, and go on behind them."""
         if not work:
             return
         if self._index is not None:

@@ -299,7 +299,7 @@ class Housekeeping:
         return sorted({queue.topic for queue in gone})
 
     def older_queues(self, ends: Mapping[str, int]) -> list[ConsumeQueue]:
-        """The queues whose newest message lies before its topic's offset in ``ends``. They have all of the log."""
+        """The queues whose newest message lies before its topic's offset in ``ends``. Dispatch all before."""
         found = []
         for (topic, _), queue in self._queues.queues.items():
             unit = self._queues.last_unit(queue) if topic in ends else None
