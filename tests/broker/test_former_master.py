@@ -124,6 +124,27 @@ async def test_what_was_passed_on_is_not_passed_on_again(group: Group) -> None:
     assert three.broker.store.max_offset("T", 0) == 3
 
 
+@pytest.mark.slow
+async def test_what_the_master_has_stored_and_could_not_confirm_is_not_sent_again_to_the_next_one(group: Group) -> None:
+    one, two = await handed_over(group)
+    await group.start(3)
+    await group.led({1, 2, 3})
+    assert isinstance(two.coordinator, FakeClient)
+    two.coordinator.cut_off = True
+    await group.stop(3)
+    before = end(two)
+    sending = asyncio.create_task(one.ask(SEND, message(), b"second"))
+    await until(lambda: end(one) == end(two) > before)
+    view = KEYS.view(await group.etcd.read_all(KEYS.prefix))
+    assert view.known is not None
+    named = [Put(KEYS.group, encode(view.known.group.hand_over(1)))]
+    assert await group.etcd.change({KEYS.group: view.known.revision}, named, [KEYS.master]) is not None
+    await until(lambda: one.broker.accepting)
+    answer = await sending
+    assert answer.code == 14 and "may be stored" in str(answer.remark), "the client decides whether it sends again"
+    await until(lambda: [bytes(record.body) for record in one.records("T", 0)] == [b"first", b"second"])
+
+
 async def test_what_a_client_has_signed_is_what_the_master_reads(tmp_path: Path, group: Group) -> None:
     home = str(write_accounts(tmp_path / "home"))
     settings: dict[str, Any] = {"access": AccessSettings(acl_enable=True), "rocketmq_home": home}

@@ -3,8 +3,10 @@
 Owns the requests that wait for a master or for its answer, and the connection to it. A request is passed on as it came:
 the same fields, so that its signature holds, the same serialization and body; only opaque and flag differ. Must not
 know what requests mean. Invariants: an answer is the master's own, or a refusal; requests leave in the order in which
-they came; what was passed on is never passed on again, whoever these two brokers take for the master. A request that
-was sent to a master that hangs is refused as soon as that is known, so that its client looks elsewhere.
+they came; what was passed on is never passed on again, whoever these two brokers take for the master; a request goes to
+another master only where the one before has refused to look at it: any other answer, also that what is stored is not
+confirmed, is the client's. A request that was sent to a master that hangs is refused as soon as that is known, so that
+its client looks elsewhere.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ LOOK_EVERY = 0.25
 MOST_BYTES = 64 << 20
 """Bytes of the requests that wait here at the same time."""
 NOT_THE_MASTER = "this broker is not the master of its group: ask the master"
+"""The remark of a refusal with 14 before anything is done; what was passed on to the broker that says so goes on."""
 _ANY_CODE = frozenset(ResponseCode)
 
 Here = Callable[[], Awaitable[Reply | None] | Reply | None]
@@ -138,8 +141,8 @@ class Relay:
                     ResponseCode.SERVICE_NOT_AVAILABLE,
                     f"the new master did not answer, and may have done what was asked: try again ({fault})",
                 ) from None
-            if answer.code == ResponseCode.SERVICE_NOT_AVAILABLE and self._leader() != address:
-                continue  # it was the master no more when it refused
+            if answer.remark == NOT_THE_MASTER and self._leader() != address:
+                continue  # it was the master no more when it refused, and has done nothing
             self.relayed += 1
             header: Header | None = answer.header if answer.header.natives() else None
             return Reply(answer.code, header, answer.body, answer.remark)
