@@ -49,7 +49,7 @@ from eruca.protocol.bodies import PERM_INHERIT
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.message import BORN_HOST_V6, STORE_HOST_V6
 from eruca.protocol.record import host_bytes
-from eruca.remoting import Connection
+from eruca.remoting import Connection, Reply
 from eruca.remoting.access.editor import AccountEditor
 from eruca.remoting.access.tally import Tally
 from eruca.remoting.clock import monotonic_ms, now_ms
@@ -61,6 +61,7 @@ from eruca.remoting.operating_system import boot_id
 from eruca.remoting.readiness import Readiness
 from eruca.remoting.reloads import Reloads
 from eruca.remoting.rpc_latency import RpcLatency
+from eruca.remoting.shared_tasks import SharedTasks
 from eruca.remoting.tasks import Tasks
 from eruca.remoting.tls_daemon import DaemonTls
 
@@ -186,6 +187,8 @@ class Broker:
         self.cold_pulls = asyncio.Semaphore(COLD_PULLS)
         """Limits the pulls that read from the disk at the same time, since each builds a large answer."""
         self.commits = Commits(self.halves, self.store)
+        self.late_ends: SharedTasks[object, Reply | None] = SharedTasks()
+        """Ends of transactions that wait until it is known what was given up; their connections may be closed."""
         self.check_backs = CheckBacks(config, self.halves, self.clients, self.admission, monotonic)
         self.loop_monitor = LoopMonitor()
         self.late_sends = Overload(self.loop_monitor, lambda: config.wait_time_mills_in_send_queue / 1000)

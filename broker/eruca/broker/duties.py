@@ -55,7 +55,8 @@ class Duties:
         if broker.role.is_slave:
             broker.delays.stand_by()
         else:
-            self._recover_to_lead()
+            broker.halves.rebuild()  # before a SYNC_MASTER limits what can be read
+            self._begin_to_lead()
             if not broker.store.recovery.clean:
                 self._fit_offsets("the log has lost its end, as when the power fails with ASYNC_FLUSH")
 
@@ -66,9 +67,8 @@ class Duties:
         if lowered:
             log.warning("offsets_lowered", count=lowered, reason=reason)
 
-    def _recover_to_lead(self) -> None:
+    def _begin_to_lead(self) -> None:
         broker = self._broker
-        broker.halves.rebuild()  # before a SYNC_MASTER limits what can be read
         broker.delays.start()
         broker.check_backs.begin()
 
@@ -104,6 +104,7 @@ class Duties:
         broker.accepting = False
         broker.admission.forget()
         await self._end_tasks()
+        await broker.halves.close()
         if not self._elects:
             await broker.ha_access.stop()
             await broker.slaves.stop()
@@ -231,7 +232,8 @@ class Duties:
         else:
             broker.locks.clear()
         await self._drop_deleted()
-        self._recover_to_lead()
+        await broker.halves.rebuild_in_steps()
+        self._begin_to_lead()
         self._fit_offsets("the former master had messages that are not here")
         broker.take_role(wanted)
         await self._lead()

@@ -6,11 +6,28 @@ import asyncio
 
 import pytest
 
+from eruca.broker.services.given_up import AT_ONCE, REOPENED
 from eruca.protocol.record import Record
+from tests.broker.services.replication.pairs import until
 from tests.support.desk import START, Desk
-from tests.support.half_messages import CHECK, COMMIT, GIVEN_UP, HALF, RESUME, ROLLBACK, SEND, end, half, place, send
+from tests.support.half_messages import (
+    CHECK,
+    COMMIT,
+    END,
+    GIVEN_UP,
+    HALF,
+    OP,
+    RESUME,
+    ROLLBACK,
+    SEND,
+    end,
+    half,
+    place,
+    send,
+)
+from tests.support.sends import message
 
-MAX_OFFSET = 30
+CHANGE, MAX_OFFSET = 25, 30
 
 
 async def give_up(desk: Desk) -> None:
@@ -19,6 +36,19 @@ async def give_up(desk: Desk) -> None:
     await desk.producer("PG")
     desk.now += 60_000
     await desk.broker.check_backs.round()
+
+
+async def succeed(desk: Desk) -> None:
+    """Start the broker again, and let it end what was begun, as it does in its first second."""
+    await desk.restart()
+    await desk.broker.check_backs.keep()
+
+
+def fill(desk: Desk, topic: str, count: int, more: str = "") -> None:
+    """Store half messages of others."""
+    properties = "TRAN_MSG\x01true\x02UNIQ_KEY\x01%d\x02PGROUP\x01PG" + more
+    for number in range(count):
+        desk.store(topic, 0, desk.now - START, properties=(properties % number).encode())
 
 
 async def resume(desk: Desk, number: int = 0) -> int:
@@ -58,7 +88,7 @@ async def test_one_whose_op_message_a_dead_broker_did_not_store_is_decided_once(
 ) -> None:
     where = await send(desk)
     copied(desk, GIVEN_UP, desk.records(HALF)[0])
-    await desk.restart()
+    await succeed(desk)
     assert len(desk.broker.halves.undecided) == 0, "it is given up"
 
     assert (await end(desk, where, decision)).code == 0
@@ -89,12 +119,12 @@ async def test_one_that_rocketmq_gave_up_is_decided_once_also_where_the_progress
     """RocketMQ leaves no op message for it."""
     where = await send(desk)
     copied(desk, GIVEN_UP, desk.records(HALF)[0])
-    await desk.restart()
+    await succeed(desk)
     assert len(desk.broker.halves.undecided) == 0
     assert (await end(desk, where, COMMIT)).code == 0
 
     desk.broker.offsets.commit("CID_RMQ_SYS_TRANS", HALF, 0, 500)
-    await desk.restart()
+    await succeed(desk)
 
     assert len(desk.broker.halves.undecided) == 0
     assert (await end(desk, where, COMMIT)).code == 0
@@ -154,9 +184,7 @@ async def test_what_was_opened_again_in_a_queue_that_is_gone_opens_nothing_in_th
 async def test_others_are_served_while_many_are_read(desk: Desk, asks: str) -> None:
     where = await send(desk)
     await give_up(desk)
-    properties = "TRAN_MSG\x01true\x02UNIQ_KEY\x01%d\x02PGROUP\x01PG"
-    for number in range(3000):
-        desk.store(GIVEN_UP, 0, desk.now - START, properties=(properties % number).encode())
+    fill(desk, GIVEN_UP, 3000)
     message_id = desk.records(GIVEN_UP)[0].offset_message_id
     await desk.restart()
     other = await desk.peer()
@@ -176,3 +204,79 @@ async def test_others_are_served_while_many_are_read(desk: Desk, asks: str) -> N
         requests.create_task(second())
 
     assert order == ["another", asks]
+
+
+async def test_nobody_is_asked_about_one_that_a_dead_broker_gave_up(desk: Desk) -> None:
+    await send(desk)
+    copied(desk, GIVEN_UP, desk.records(HALF)[0])
+    await desk.restart()
+    producer = await desk.producer("PG")
+    desk.now += 60_000
+
+    await desk.broker.check_backs.keep()
+
+    assert [pushed for pushed in producer.pushed if pushed.code == CHECK] == []
+    assert len(desk.broker.halves.undecided) == 0 and len(desk.records(HALF)) == 1
+
+
+@pytest.mark.parametrize("decision", [COMMIT, ROLLBACK])
+async def test_what_one_way_ends_say_counts_also_when_their_connections_close_at_once(
+    desk: Desk, decision: int
+) -> None:
+    """As Java's producers end transactions; the broker reads first what was given up."""
+    where = await send(desk)
+    await give_up(desk)
+    fill(desk, GIVEN_UP, 300)
+    await desk.restart()
+    producer = await desk.peer()
+
+    fields = {"producerGroup": "PG", "msgId": "AC11", "fromTransactionCheck": "false", "commitOrRollback": decision}
+    producer.tell(END, {**fields, **where})
+    await producer.close()
+
+    await until(lambda: len(desk.records(OP, REOPENED)) == 1)
+    assert (await end(desk, where, COMMIT)).code == 0, "it is decided"
+    assert delivered(desk) == ([b"half"] if decision == COMMIT else [])
+
+
+async def test_others_are_served_while_a_new_master_reads_half_messages(desk: Desk) -> None:
+    """Also the lease of its mastership: it is lost where the event loop stands still for seconds."""
+    where = await send(desk)
+    fill(desk, HALF, 3000, "\x02TRANSACTION_CHECK_TIMES\x011")
+    fill(desk, GIVEN_UP, 3000)
+    await become(desk, "brokerId=2\nbrokerRole=SLAVE")
+    role, turns = desk.broker.role, 0
+    await until(lambda: role.is_slave)
+
+    change = asyncio.create_task(become(desk, "brokerRole=ASYNC_MASTER"))
+    await role.due.wait()
+    while role.is_slave:
+        await asyncio.sleep(0)
+        turns += 1
+    await change
+
+    assert turns > 3000 // AT_ONCE
+    assert len(desk.broker.halves.undecided) == 3001
+    assert (await desk.ask(SEND, message(), b"taken")).code == 0
+    assert desk.broker.halves.settling, "sends are taken before all is read"
+    assert (await end(desk, where, COMMIT)).code == 0
+    assert delivered(desk) == [b"taken", b"half"]
+
+
+async def become(desk: Desk, settings: str) -> None:
+    """Have the broker change its role while it runs."""
+    answer = await desk.ask(CHANGE, {}, settings.encode())
+    assert answer.code == 0, answer.remark
+
+
+async def test_a_slave_checks_no_half_message_again(desk: Desk) -> None:
+    await send(desk)
+    await give_up(desk)
+    await become(desk, "brokerId=2\nbrokerRole=SLAVE")
+    await until(lambda: desk.broker.role.is_slave)
+
+    answer = await desk.ask(RESUME, {"msgId": desk.records(GIVEN_UP)[0].offset_message_id})
+
+    assert answer.code == 11
+    assert answer.remark is not None and "ask the master" in answer.remark
+    assert len(desk.records(HALF)) == 1

@@ -47,11 +47,14 @@ def end(broker: Broker, call: Call[EndTransaction]) -> Result:
             return Reply()
     half = _half(broker, ask)
     reading = broker.halves.looked_for(half)
-    return _decided(broker, call, half) if reading is None else _end_later(broker, call, reading)
+    if reading is None:
+        return _decided(broker, call, half)
+    return broker.late_ends.result(object(), lambda: _end_later(broker, call, reading))
 
 
 async def _end_later(broker: Broker, call: Call[EndTransaction], reading: Awaitable[None]) -> Reply | None:
-    """End a transaction once it is known whether it was given up; the broker may be a slave meanwhile."""
+    """End a transaction once it is known whether it was given up; the broker may be a slave meanwhile, and the
+    connection closed: Java's producers send an end one-way, and wait for nothing."""
     await reading
     return await answered(end(broker, call))
 
@@ -113,10 +116,17 @@ async def resume(broker: Broker, call: Call[ResumeCheckHalfMessage]) -> Reply | 
         _, physical_offset = parse_offset_message_id(message_id)
     except ProtocolError as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"msgId: {error}") from None
-    half = _any_half(broker, message_id, physical_offset)
-    while (reading := broker.halves.looked_for(half)) is not None:
-        await reading
+    while True:
+        if broker.role.is_slave:
+            raise Refused(
+                ResponseCode.SLAVE_NOT_AVAILABLE,
+                "half messages are checked again at the master, this broker is a slave: ask the master",
+            )
         half = _any_half(broker, message_id, physical_offset)
+        reading = broker.halves.looked_for(half)
+        if reading is None:
+            break
+        await reading
     if broker.halves.is_decided(half):
         raise Refused(
             ResponseCode.SYSTEM_ERROR,

@@ -61,7 +61,12 @@ class CheckBacks:
         self._next_round = self._monotonic() + self._config.transaction_check_interval
 
     async def keep(self) -> None:
-        """To be called each second: the next round, when ``transactionCheckInterval`` is over since the last."""
+        """To be called each second: the next round, when ``transactionCheckInterval`` is over since the last.
+
+        Nobody is asked before what a former broker had begun is ended.
+        """
+        if self._halves.settling:
+            await self._halves.settled()
         self._halves.keep()
         now = self._monotonic()
         if now >= self._next_round and not self._admission.suspended:

@@ -26,6 +26,8 @@ class Commits:
 
     def commit(self, ends: Iterable[End]) -> int:
         """Commit transactions, from the first one on; returns how many. ``Halves.decide`` has to do the next one."""
+        if self._halves.settling:
+            return 0
         get = self._halves.undecided.get
         places: dict[int, HalfPlace] = {}
         for offset, physical_offset, group in ends:

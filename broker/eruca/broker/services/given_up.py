@@ -1,7 +1,7 @@
 """Which half messages were given up and are so still, as two queues of the log say it.
 
 Owns the table of them, and how it is read: the topic of half messages that were given up, and queue 1 of the op topic,
-which names those that are given up no more. To read all takes long where there are many; it is done when somebody asks
+which names those that are given up no more. To read all takes long where there are many; it is done when it is needed
 first, in steps between which the event loop serves others. Writes nothing. Invariants: until all was read, what was
 given up and opened again meanwhile counts; a half message is opened only by what comes after it in the log.
 """
@@ -9,7 +9,7 @@ given up and opened again meanwhile counts; a half message is opened only by wha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from eruca.broker.services.half_records import closed_by, given_up_as
 from eruca.broker.services.redelivery import records
@@ -27,13 +27,23 @@ Places = dict[Identity, tuple[int, int]]
 """The newest record of each in the topic of those that were given up: its offset there, and that in the log."""
 
 
+async def in_steps(work: Iterable[None]) -> None:
+    """Do work that stops after each record, and let other tasks have their turn."""
+    for number, _ in enumerate(work, start=1):
+        if number % AT_ONCE == 0:
+            await asyncio.sleep(0)
+
+
 class GivenUp:
     """The half messages of one broker that were given up, by what their copies have in common."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, doubtful: Collection[Identity] = ()) -> None:
         self.complete = False
         """Whether the table has all of them; before, only those that this broker gave up itself."""
+        self.newest: Places = {}
+        """Once it is complete: of the ``doubtful`` those that were ever given up, also those that are so no more."""
         self._store = store
+        self._doubtful = doubtful
         self._offsets: dict[Identity, int] = {}
         self._opened: set[int] = set()
         self._reading = asyncio.Lock()
@@ -59,22 +69,11 @@ class GivenUp:
         """Find all of them, if that was not done yet; others get their turn meanwhile."""
         async with self._reading:
             if not self.complete:
-                for number, _ in enumerate(self._found({}), start=1):
-                    if number % AT_ONCE == 0:
-                        await asyncio.sleep(0)
+                await in_steps(self._found())
 
-    def read_now(self) -> Places:
-        """As ``read``, at once, while the store is recovered; also those that are given up no more.
-
-        Raises RecoveryStopped.
-        """
-        found: Places = {}
-        for _ in self._found(found):
-            self._store.progress.check()
-        return found
-
-    def _found(self, found: Places) -> Iterator[None]:
+    def _found(self) -> Iterator[None]:
         """Read one record after the other; the table is complete at the end."""
+        found: Places = {}
         opened: dict[int, int] = {}
         for offset, record in records(self._store, GIVEN_UP):
             found[given_up_as(record)] = offset, record.physical_offset
@@ -86,4 +85,5 @@ class GivenUp:
             if offset not in self._opened and opened.get(offset, -1) < place:
                 self._offsets.setdefault(identity, offset)
         self._opened.clear()
+        self.newest = {identity: found[identity] for identity in self._doubtful if identity in found}
         self.complete = True

@@ -4,18 +4,20 @@ Owns what is written to RocketMQ's half and op queues and to its topic of half m
 (TransactionalMessageBridge, TransactionalMessageServiceImpl in 4.9.7). Undecided half messages are in memory
 (``state.undecided``) and are read again from the two queues at the start. Knows no requests and no connections.
 Invariants: a half message whose op message is in the log is not decided again; a real message comes before the op
-message that closes its half; progress is published only when all it rests on is on disk, and readers may see it.
+message that closes its half; progress is published only when all it rests on is on disk, and readers may see it;
+of a transaction that a former broker may have given up nothing is decided before what it had begun is ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from math import inf
 from typing import TypedDict
 
 import structlog
 
 from eruca.broker.services.admission import Destination
-from eruca.broker.services.given_up import GIVEN_UP, OP, REOPENED, GivenUp
+from eruca.broker.services.given_up import GIVEN_UP, OP, REOPENED, GivenUp, in_steps
 from eruca.broker.services.half_records import (
     checks_of,
     closed_by,
@@ -27,6 +29,7 @@ from eruca.broker.services.half_records import (
 )
 from eruca.broker.services.redelivery import record_at, records
 from eruca.broker.services.registration import Registration
+from eruca.broker.services.unfinished import Unfinished
 from eruca.broker.state.offsets import Offsets
 from eruca.broker.state.statistics import Statistics
 from eruca.broker.state.undecided import Half, Identity, Undecided
@@ -37,6 +40,7 @@ from eruca.protocol import names
 from eruca.protocol.errors import ProtocolError, Refused
 from eruca.protocol.message import STORE_HOST_V6, TRANSACTION_COMMIT, TRANSACTION_MASK, encode_properties
 from eruca.protocol.record import Record
+from eruca.remoting.shared_tasks import SharedTasks
 
 HALF = names.TRANS_HALF_TOPIC
 LAG = 20_000
@@ -86,6 +90,8 @@ class Halves:
         self._monotonic = monotonic
         self._postponed = postponed
         self._given_up = GivenUp(store)
+        self._unfinished = Unfinished()
+        self._settling: SharedTasks[Unfinished, None] = SharedTasks()
         self._next_progress: tuple[int, int, int] | None = None
 
     # ------------------------------------------------------------------ sent
@@ -157,9 +163,11 @@ class Halves:
         return closed
 
     def looked_for(self, half: Record) -> Awaitable[None] | None:
-        """Be sure whether a transaction is decided; None for a copy of what is undecided, or once all are known that
-        were given up. To be asked again when it was waited for: the broker may have changed its role."""
-        return None if self._given_up.complete or self._open_at(half) is not None else self._given_up.read()
+        """Be sure whether a transaction is decided; None for a copy of what is surely undecided, or once all are known
+        that were given up. To be asked again when it was waited for: the broker may have changed its role."""
+        offset = self._open_at(half)
+        known = self._given_up.complete if offset is None else offset not in self._unfinished.doubtful
+        return None if known else self.settled()
 
     def _open_at(self, half: Record) -> int | None:
         """The offset of the undecided half message of which this is a copy."""
@@ -369,11 +377,28 @@ class Halves:
         """Know of no half message any more: another broker decides them from now on."""
         self.undecided = Undecided()
         self._given_up = GivenUp(self._store)
+        self._unfinished = Unfinished()
         self._next_progress = None
 
+    async def close(self) -> None:
+        """End the reading of what was given up."""
+        await self._settling.close()
+
     def rebuild(self) -> None:
-        """Find what is undecided in the half queue, from where its progress stands; the store is open."""
-        store = self._store
+        """Find what is undecided in the half queue, from where its progress stands; the store is open.
+
+        Raises RecoveryStopped.
+        """
+        for _ in self._rebuilt():
+            self._store.progress.check()
+
+    async def rebuild_in_steps(self) -> None:
+        """As ``rebuild``, while the event loop serves others; nobody else writes to the log meanwhile."""
+        await in_steps(self._rebuilt())
+
+    def _rebuilt(self) -> Iterator[None]:
+        """Read one record after the other; the table is there at the end, not before."""
+        store, undecided = self._store, Undecided()
         self.forget()
         store.drain()
         begin, op_begin = (self._progress(topic) for topic in (HALF, OP))
@@ -381,52 +406,93 @@ class Halves:
             begin, op_begin = store.min_offset(HALF, 0), store.min_offset(OP, 0)
         done: set[int] = set()
         for op_offset, record in records(store, OP, 0, op_begin):
-            store.progress.check()
             for offset in closed_by(record):
                 done.add(offset)
-                self.undecided.op(op_offset, offset)
-        replaced: list[int] = []
+                undecided.op(op_offset, offset)
+            yield
+        unfinished = Unfinished()
         for offset, record in records(store, HALF, 0, begin, without=done):
-            store.progress.check()
-            if prepared_of(record) in done:
-                replaced.append(offset)  # a copy that RocketMQ made of what was decided since
-                continue
-            former = self.undecided.add(offset, self._half_of(record))
-            if former is not None:
-                replaced.append(former)
-        self._finish_giving_up()
-        self._put_back_prepared()
-        for offset in replaced:
-            self._write_op(offset)
-        if len(self.undecided):
-            log.info("transactions_undecided", count=len(self.undecided))
+            prepared = prepared_of(record)
+            if prepared in done:
+                unfinished.replaced.append(offset)  # a copy that RocketMQ made of what was decided since
+            else:
+                half = self._half_of(record)
+                former = undecided.add(offset, half)
+                if former is not None:
+                    unfinished.replaced.append(former)
+                if prepared is not None and half.copied:
+                    unfinished.prepared.append(offset)
+            yield
+        self._take_over(undecided, unfinished)
+        if not unfinished.doubtful:
+            yield from self._finished(unfinished)
+        if len(undecided):
+            log.info("transactions_undecided", count=len(undecided), doubtful=len(unfinished.doubtful))
 
-    def _finish_giving_up(self) -> None:
+    def _take_over(self, undecided: Undecided, unfinished: Unfinished) -> None:
+        """Answer for these half messages from now on; those that may have been given up are doubtful."""
+        identities = set()
+        last = self._last_given_up()
+        for offset, half in undecided.items() if last >= 0 else ():
+            if half.identity is not None and (half.copied or half.physical_offset < last):
+                unfinished.doubtful[offset] = None
+                identities.add(half.identity)
+        self.undecided, self._unfinished = undecided, unfinished
+        self._given_up = GivenUp(self._store, identities)
+
+    def _last_given_up(self) -> float:
+        """Where in the log the last half message lies that was given up; -1 without any."""
+        least, end = self._store.min_offset(GIVEN_UP, 0), self._store.max_offset(GIVEN_UP, 0)
+        last = self._store.unit(GIVEN_UP, 0, end - 1)
+        return -1 if least >= end else inf if last is None else last[0]
+
+    @property
+    def settling(self) -> bool:
+        """Whether there is something left that a former broker had begun."""
+        return bool(self._unfinished)
+
+    async def settled(self) -> None:
+        """Know all that were given up, and end what a former broker had begun; others get their turn meanwhile.
+
+        Who does not wait for the end of it any more leaves the work to others.
+        """
+        await self._settling.result(self._unfinished, self._settle)
+
+    async def _settle(self) -> None:
+        unfinished = self._unfinished
+        await self._given_up.read()
+        await in_steps(self._finished(unfinished))
+
+    def _finished(self, unfinished: Unfinished) -> Iterator[None]:
+        """End one thing after the other, as long as this broker answers for them."""
+        while unfinished is self._unfinished and unfinished:
+            if unfinished.doubtful:
+                offset = next(iter(unfinished.doubtful))
+                self._finish_giving_up(offset)
+                del unfinished.doubtful[offset]
+            elif unfinished.prepared:
+                offset = unfinished.prepared.popleft()
+                record = self.read(offset)
+                if record is not None:
+                    self.put_back(offset, record, checks_of(record))
+            else:
+                self._write_op(unfinished.replaced.popleft())
+            yield
+
+    def _finish_giving_up(self, offset: int) -> None:
         """Of a half message that is undecided and given up, what came later in the log counts.
 
         The former broker ended between two of its records, or it was RocketMQ, which writes one alone, and the progress
         is lost; it may be decided since.
         """
-        last = self._store.unit(GIVEN_UP, 0, self._store.max_offset(GIVEN_UP, 0) - 1)
-        undecided = self.undecided.items()
-        if last is None or not any(half.copied or half.physical_offset < last[0] for _, half in undecided):
+        half = self.undecided.get(offset)
+        given_up = None if half is None or half.identity is None else self._given_up.newest.get(half.identity)
+        if half is None or half.identity is None or given_up is None:
             return
-        found = self._given_up.read_now()
-        for offset, half in undecided:
-            given_up = None if half.identity is None else found.get(half.identity)
-            if given_up is None or half.identity is None:
-                continue
-            if given_up[1] > half.physical_offset:
-                self._write_op(offset)
-            else:
-                self._reopened(half.identity)
-
-    def _put_back_prepared(self) -> None:
-        """Put back the copies that RocketMQ would take for done by an op message of the copy before them."""
-        for offset, half in self.undecided.items():
-            record = self.read(offset) if half.copied else None
-            if record is not None and prepared_of(record) is not None:
-                self.put_back(offset, record, checks_of(record))
+        if given_up[1] > half.physical_offset:
+            self._write_op(offset)
+        else:
+            self._reopened(half.identity)
 
     def _progress(self, topic: str) -> int | None:
         """The published offset of a queue, its first where there is none; None for one that it cannot have."""
