@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Iterator
 
 from eruca.broker.services.half_records import closed_by, given_up_as
-from eruca.broker.services.redelivery import records
+from eruca.broker.services.lost_units import whole_queue
 from eruca.broker.state.undecided import Identity
 from eruca.broker.store import Store
 from eruca.protocol import names
@@ -75,11 +75,13 @@ class GivenUp:
         """Read one record after the other; the table is complete at the end."""
         found: Places = {}
         opened: dict[int, int] = {}
-        for offset, record in records(self._store, GIVEN_UP):
-            found[given_up_as(record)] = offset, record.physical_offset
+        for record in whole_queue(self._store, GIVEN_UP):
+            if record is not None:
+                found[given_up_as(record)] = record.queue_offset, record.physical_offset
             yield
-        for _, record in records(self._store, OP, REOPENED):
-            opened |= dict.fromkeys(closed_by(record), record.physical_offset)
+        for record in whole_queue(self._store, OP, REOPENED):
+            if record is not None:
+                opened.update(dict.fromkeys(closed_by(record), record.physical_offset))
             yield
         for identity, (offset, place) in found.items():
             if offset not in self._opened and opened.get(offset, -1) < place:

@@ -27,6 +27,7 @@ from eruca.broker.services.half_records import (
     identity_of,
     prepared_of,
 )
+from eruca.broker.services.lost_units import whole_queue
 from eruca.broker.services.redelivery import record_at, records
 from eruca.broker.services.registration import Registration
 from eruca.broker.services.unfinished import Unfinished
@@ -405,10 +406,11 @@ class Halves:
         if begin is None or op_begin is None:  # one queue was truncated or made again: neither offset means anything
             begin, op_begin = store.min_offset(HALF, 0), store.min_offset(OP, 0)
         done: set[int] = set()
-        for op_offset, record in records(store, OP, 0, op_begin):
-            for offset in closed_by(record):
-                done.add(offset)
-                undecided.op(op_offset, offset)
+        for op in whole_queue(store, OP, 0, op_begin):
+            if op is not None:
+                for offset in closed_by(op):
+                    done.add(offset)
+                    undecided.op(op.queue_offset, offset)
             yield
         unfinished = Unfinished()
         for offset, record in records(store, HALF, 0, begin, without=done):

@@ -1,0 +1,52 @@
+"""All records of a queue, also those whose units in the queue are lost: the log has them.
+
+Owns how they are found. For the queues that say what is decided: one record that is left out, and a transaction is
+decided twice, or never. Writes nothing. Must not know what the records mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import structlog
+
+from eruca.broker.services.redelivery import records
+from eruca.broker.store import Store
+from eruca.broker.store.consume_queue import BLANK_SIZE_MARK
+from eruca.protocol.record import Record
+
+log = structlog.get_logger("eruca.broker")
+
+
+def whole_queue(store: Store, topic: str, queue_id: int = 0, begin: int = 0) -> Iterator[Record | None]:
+    """What a queue has from ``begin`` on until now, in order; None for each other record that was read to find it.
+
+    What the log itself has lost is left out. To read the log takes long; it is done where units are lost only.
+    """
+    begin = max(begin, store.min_offset(topic, queue_id))
+    before = next(records(store, topic, queue_id, begin - 1), None)
+    place = before[1].physical_offset if before is not None and before[0] < begin else 0
+    for offset, record in records(store, topic, queue_id, begin):
+        yield from _between(store, topic, queue_id, range(begin, offset), place, record.physical_offset)
+        yield record
+        begin, place = offset + 1, record.physical_offset
+    end = range(begin, store.max_offset(topic, queue_id))
+    yield from _between(store, topic, queue_id, end, place, store.figures().max_offset)
+
+
+def _between(store: Store, topic: str, queue_id: int, offsets: range, place: int, end: int) -> Iterator[Record | None]:
+    """The records at these offsets of a queue, whose units do not lead to them, from this part of the log."""
+    least = store.commit_log.min_offset
+    if not any(_is_lost(store.unit(topic, queue_id, offset), least) for offset in offsets):
+        return
+    log.error("queue_units_lost", topic=topic, queue_id=queue_id, first=offsets[0], last=offsets[-1])
+    for record in store.records_since(place):
+        if record.physical_offset >= end:
+            return
+        ours = (record.topic, record.queue_id) == (topic, queue_id) and record.queue_offset in offsets
+        yield record if ours else None
+
+
+def _is_lost(unit: tuple[int, int, int] | None, least: int) -> bool:
+    """Whether a unit does not say where its record is; one of a record that retention has deleted does."""
+    return unit is None or not unit[1] or (unit[1] != BLANK_SIZE_MARK and unit[0] >= least)
