@@ -142,6 +142,99 @@ async def test_offsets_behind_the_end_of_a_log_that_lost_its_end_are_lowered(gro
     assert seen(one)[0] == [b"kept"]
 
 
+async def test_a_topic_that_is_made_again_while_it_is_deleted_has_no_former_messages(group: Group) -> None:
+    """By another operator, or a producer, while the others are waited for."""
+    one, _ = await with_messages(group)
+    asked = asyncio.create_task(one.ask(DELETE, {"topic": "T"}))
+    await until(lambda: "T" not in one.broker.topics)
+    assert (await one.ask(MAKE, TOPIC)).code == 0
+    assert (await asked).code == 0
+    await sent(one, "new", queue=1)
+    assert seen(one) == {0: [], 1: [b"new"]}
+    await group.stop(1)
+    assert seen(await group.led({2})) == {0: [], 1: [b"new"]}
+
+
+async def test_a_deletion_is_refused_where_new_messages_stand_behind_former_ones(group: Group) -> None:
+    one, _ = await with_messages(group)
+    asked = asyncio.create_task(one.ask(DELETE, {"topic": "T"}))
+    await until(lambda: "T" not in one.broker.topics)
+    one.topic("T", queues=2)
+    one.store("T", 0, 0, body=b"new")
+    answer = await asked
+    assert (answer.code, "1 of its queues have" in (answer.remark or "")) == (1, True), answer
+    assert seen(one) == {0: [b"old 0", b"old 1", b"old 2", b"new"], 1: []}
+    assert (await one.ask(DELETE, {"topic": "T"})).code == 0
+    assert seen(one) == {0: [], 1: []}
+
+
+async def test_a_deletion_deletes_nothing_for_another_one_that_the_group_has_not_agreed_to(group: Group) -> None:
+    """The topic was made again, and deleted again, while the first deletion waited for the others."""
+    one, _ = await with_messages(group)
+    asked = asyncio.create_task(one.ask(DELETE, {"topic": "T"}))
+    await until(lambda: "T" not in one.broker.topics)
+    one.store("T", 0, 0, body=b"new")
+    one.broker.deletions.note("T", 0, one.broker.store.replicator.end_offset)
+    assert (await asked).code == 0
+    assert seen(one) == {0: [b"old 0", b"old 1", b"old 2", b"new"], 1: []}
+
+
+async def test_a_deletion_is_done_to_its_end_when_its_operator_is_gone(group: Group) -> None:
+    one, _ = await with_messages(group)
+    operator = await one.peer()
+    asked = asyncio.create_task(operator.ask(DELETE, {"topic": "T"}))
+    await until(lambda: "T" not in one.broker.topics)
+    asked.cancel()
+    await operator.close()
+    await until(lambda: one.broker.store.max_offset("T", 0) == 0)
+    assert (await one.ask(MAKE, TOPIC)).code == 0
+    assert seen(one) == {0: [], 1: []}
+
+
+async def test_an_offset_that_comes_while_the_others_are_waited_for_goes_with_the_topic(group: Group) -> None:
+    one, two = await with_messages(group)
+    asked = asyncio.create_task(one.ask(DELETE, {"topic": "T"}))
+    await until(lambda: "T" not in one.broker.topics)
+    one.commit("G", "T", 3, 3)
+    assert (await asked).code == 0
+    assert one.broker.offsets.of("G", "T") == two.broker.offsets.of("G", "T") == {}
+
+
+async def test_a_topic_is_gone_from_the_disk_before_its_messages_are(group: Group, tmp_path: Path) -> None:
+    """A broker that is killed between the two has no topic without the messages that it had."""
+    one, _ = await with_messages(group)
+    tables = tmp_path / "1" / "store" / "config"
+    found: list[bool] = []
+    drop = one.broker.store.drop_topic
+
+    def dropped(topic: str, most: int | None = None, *, before: int | None = None) -> int:
+        kept = json.loads((tables / "topics.json").read_text())["topicConfigTable"]
+        found.append(topic in kept or not (tables / "deletedTopics.json").exists())
+        return drop(topic, most, before=before)
+
+    one.broker.store.drop_topic = dropped  # type: ignore[method-assign]
+    assert (await one.ask(DELETE, {"topic": "T"})).code == 0
+    assert (bool(found), any(found)) == (True, False)
+
+
+async def test_the_deletion_of_unused_queues_is_confirmed_by_the_group(group: Group) -> None:
+    """This broker is no master any more when it has deleted them."""
+    one, _ = await with_messages(group)
+    one.broker.topics.remove("T")
+    drop, tables = one.broker.store.drop_unused, one.broker.tables
+    assert tables is not None
+
+    def dropped(used: set[str], most: int | None = None) -> list[str]:
+        gone = drop(used, most)
+        if gone:
+            tables.resign()
+        return gone
+
+    one.broker.store.drop_unused = dropped  # type: ignore[method-assign]
+    answer = await one.ask(CLEAN)
+    assert (answer.code, "do it again" in (answer.remark or "")) == (14, True)
+
+
 async def with_messages(group: Group) -> tuple[Desk, Desk]:
     """Two brokers in the set, the first leads, with a topic that has three messages in each of two queues."""
     one, two = await group.start(1), await group.start(2)

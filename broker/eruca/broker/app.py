@@ -397,7 +397,7 @@ class BrokerApp:
             self._membership = None
         await self._main.stop(STOP_GRACE)
         await self._vip.stop(STOP_GRACE)
-        await broker.late_ends.close()
+        await broker.begun.close()
         if broker.relay is not None:
             await broker.relay.close()
         await end(self._tasks)

@@ -187,8 +187,8 @@ class Broker:
         self.cold_pulls = asyncio.Semaphore(COLD_PULLS)
         """Limits the pulls that read from the disk at the same time, since each builds a large answer."""
         self.commits = Commits(self.halves, self.store)
-        self.late_ends: SharedTasks[object, Reply | None] = SharedTasks()
-        """Ends of transactions that wait until it is known what was given up; their connections may be closed."""
+        self.begun: SharedTasks[object, Reply | None] = SharedTasks()
+        """Requests that are done to their ends, also where their connections are closed meanwhile."""
         self.check_backs = CheckBacks(config, self.halves, self.clients, self.admission, monotonic)
         self.loop_monitor = LoopMonitor()
         self.late_sends = Overload(self.loop_monitor, lambda: config.wait_time_mills_in_send_queue / 1000)

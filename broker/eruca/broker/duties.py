@@ -19,6 +19,7 @@ from eruca.broker.broker import Broker
 from eruca.broker.services.periodic import repeated
 from eruca.broker.services.ports import bound_again
 from eruca.broker.services.role import Wanted
+from eruca.broker.store.housekeeping import DROPPED_AT_ONCE
 from eruca.protocol import api, names
 from eruca.protocol.headers.clients import OfConsumerGroup
 from eruca.remoting import Connection
@@ -29,8 +30,6 @@ CHECK_EVERY = 1.0
 
 _NOTIFIED_TOGETHER = 100
 """Consumers that are notified in one turn of the loop."""
-_DROPPED_TOGETHER = 8
-"""Queues that are deleted in one turn of the loop."""
 
 log = structlog.get_logger("eruca.broker")
 
@@ -251,8 +250,8 @@ class Duties:
         broker.store.drain()
         older = broker.store.housekeeping.older_queues(broker.deletions.ends)
         try:
-            for begin in range(0, len(older), _DROPPED_TOGETHER):
-                broker.store.housekeeping.drop(older[begin : begin + _DROPPED_TOGETHER])
+            for begin in range(0, len(older), DROPPED_AT_ONCE):
+                broker.store.housekeeping.drop(older[begin : begin + DROPPED_AT_ONCE])
                 await asyncio.sleep(0)  # the mastership is held meanwhile
             await broker.deletions.saved()
         except OSError as error:

@@ -85,11 +85,11 @@ def filters(folder: Path) -> tuple[Filters, Callable[[], object]]:
 
 def deletions(folder: Path) -> tuple[Deletions, Callable[[], object]]:
     table = Deletions(folder / "deletedTopics.json", most=1)
-    table.note("Goes", 5)
-    table.note("Stays", 20)
+    table.note("Goes", 0, 5)
+    table.note("Stays", 0, 20)
 
     def change() -> None:
-        table.note("Comes", 30)
+        table.note("Comes", 0, 30)
         table.settle(10, 15)
 
     return table, change

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from eruca.broker.store import Store, verify
+from eruca.broker.store import FileSystem, Store, verify
+from eruca.broker.store.cut import intend_cut
 from tests.support.stores import bodies, open_store, put, small_config
 
 NEW = [b"new%d" % number for number in range(30)]
@@ -69,6 +70,28 @@ def test_a_slave_whose_old_messages_expired_has_the_new_ones(tmp_path: Path, fil
     slave = open_store(tmp_path / "slave", **sizes)
     assert bodies(slave, "T", 0) == NEW
     slave.close()
+
+
+def test_a_slave_whose_queue_has_no_message_left_has_the_new_ones(tmp_path: Path) -> None:
+    """Its oldest messages have expired, and the only other one, with which a file of the queue begins, was cut off."""
+    master = with_messages(tmp_path / "master", 40)
+    for _ in range(60):
+        put(master, "U", 0, b"other")
+    master.close()
+    shutil.copytree(tmp_path / "master", tmp_path / "slave")
+    slave = open_store(tmp_path / "slave")
+    end = put(slave, "T", 0, b"not confirmed")
+    slave.close()
+    lose_first_file(tmp_path / "slave")
+    open_store(tmp_path / "slave").close()
+    assert intend_cut(small_config(tmp_path / "slave"), end, FileSystem(), as_master=True) is not None
+    master = open_store(tmp_path / "master")
+    made_again(master)
+    slave = copied(master, tmp_path / "slave")
+    assert bodies(slave, "T", 0) == NEW
+    slave.close()
+    master.close()
+    assert verify(tmp_path / "slave", small_config(tmp_path / "slave")).findings == []
 
 
 def test_queues_that_are_built_again_have_the_new_messages_when_old_ones_expired(tmp_path: Path) -> None:

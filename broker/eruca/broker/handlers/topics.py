@@ -10,6 +10,8 @@ import asyncio
 from contextlib import suppress
 from functools import partial
 
+import structlog
+
 from eruca.broker.broker import Broker
 from eruca.broker.handlers.checks import (
     all_confirmed,
@@ -20,6 +22,7 @@ from eruca.broker.handlers.checks import (
     readable,
     within_bounds,
 )
+from eruca.broker.store.housekeeping import DROPPED_AT_ONCE
 from eruca.broker.store.lookup import Lookup
 from eruca.protocol import api, names
 from eruca.protocol.bodies import GroupList, TopicConfig, TopicList, TopicOffset, TopicStatsTable
@@ -33,9 +36,8 @@ from eruca.remoting.audit import NOTHING
 from eruca.remoting.slices import batches, encoded, next_slice, sliced
 
 routes: Routes[Broker] = Routes()
+log = structlog.get_logger("eruca.broker")
 
-DROPPED_AT_ONCE = 8
-"""Queues whose files are deleted before others have their turn."""
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 REGISTER_WITHIN = 2.0
 """Seconds that an answer waits for nameservers; slower ones get the topic a little later."""
@@ -88,49 +90,92 @@ async def _register(broker: Broker) -> None:
 
 
 @routes.on(api.DELETE_TOPIC_IN_BROKER, costly=True, changes=_target)
-async def delete(broker: Broker, call: Call[OfTopic]) -> Reply:
+async def delete(broker: Broker, call: Call[OfTopic]) -> Reply | None:
     """Delete a topic, its queues and the offsets of groups in it; an unknown topic is no error.
 
     In a group that elects its master the queues stay until all have deleted it: else the next master may have it still.
-    All note where the log ends now; when one of them is elected, its queues of the topic go, too.
+    All note where the log ends now; when one of them is elected, its queues of the topic go, too. What is begun is
+    done to its end, also when the connection ends meanwhile: else the topic would be gone, and its messages not.
     """
     topic = call.header.topic
     epoch = changeable_topic(broker, topic)
     call.note(before=broker.topics.get(topic) or NOTHING, after=NOTHING)
     broker.topics.remove(topic)
+    _forget(broker, topic)
+    end = broker.store.replicator.end_offset
+    deletion = broker.begun.start(object(), partial(_deleted, broker, topic, epoch, end))
+    try:
+        return await asyncio.shield(deletion)
+    except asyncio.CancelledError:
+        deletion.add_done_callback(partial(_unheard, topic))
+        raise
+
+
+def _unheard(topic: str, deletion: asyncio.Task[Reply | None]) -> None:
+    """A deletion has ended, and nobody waits for it any more."""
+    if not deletion.cancelled() and (fault := deletion.exception()) is not None:
+        log.warning("topic_not_deleted", topic=topic, reason=str(fault))
+
+
+async def _deleted(broker: Broker, topic: str, epoch: int, end: int) -> Reply:
+    """Bring a deletion to its end; the log ended at ``end`` when the topic left the table."""
+    saving = f"the deletion of the topic {topic}"
+    with persisting(saving):
+        await _saved(broker)  # before its messages go: a broker that is killed has no topic without them
+    await all_confirmed(broker, epoch, on_disk=True)
+    with persisting(saving):
+        await _drop_queues(broker, topic, end)
+        if topic not in broker.topics:
+            _forget(broker, topic)  # what came meanwhile goes, too
+        broker.holds.drop(topic)
+        await _saved(broker)
+    await all_confirmed(broker, epoch)
+    grouped = broker.tables is not None  # else nobody was waited for
+    if grouped and topic in broker.topics and (kept := broker.store.reaching_before(topic, end)):
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"the topic {topic} was made again while it was deleted, and {kept} of its queues have new messages, and "
+            "those from before as well: stop its producers, and delete it again",
+        )
+    return Reply()
+
+
+def _forget(broker: Broker, topic: str) -> None:
+    """A topic is gone from the table: so are its figures, and the offsets in it."""
     _note_deleted(broker, topic)
     broker.offsets.remove_topic(topic)
     broker.statistics.forget_topic(topic)
-    await all_confirmed(broker, epoch, on_disk=True)
-    with persisting(f"the deletion of the topic {topic}"):
-        await _drop_queues(broker, topic)
-        if topic not in broker.topics:
-            _note_deleted(broker, topic)  # what came meanwhile went, too
-        broker.holds.drop(topic)
-        await broker.topics.saved()
-        await broker.deletions.saved()
-        await broker.offsets.saved()
-    await all_confirmed(broker, epoch)
-    return Reply()
+
+
+async def _saved(broker: Broker) -> None:
+    await broker.topics.saved()
+    await broker.deletions.saved()
+    await broker.offsets.saved()
 
 
 def _note_deleted(broker: Broker, topic: str) -> None:
     """In a group, let the next master delete the queues that it has of a topic that does not exist."""
     if broker.tables is not None:
-        broker.deletions.note(topic, broker.store.replicator.end_offset)
+        copied = broker.store.replicator
+        broker.deletions.note(topic, copied.begin_offset, copied.end_offset)
 
 
-async def _drop_queues(broker: Broker, topic: str) -> None:
-    """Delete the queues of a topic in slices; all of them at once if its connection ends meanwhile.
+async def _drop_queues(broker: Broker, topic: str, end: int) -> None:
+    """Delete the queues of a topic in slices; all of them at once if the broker stops meanwhile.
 
-    If the topic is made again meanwhile, what has come since is not deleted.
+    If the topic is made again meanwhile, queues with messages that have come since, behind ``end``, stay; another
+    deletion takes them when the group has agreed to that one.
     """
+
+    def drop(most: int | None = DROPPED_AT_ONCE) -> int:
+        gone = topic not in broker.topics and (broker.tables is None or broker.deletions.ends.get(topic) == end)
+        return broker.store.drop_topic(topic, most, before=None if gone else end)
+
     try:
-        while topic not in broker.topics and broker.store.drop_topic(topic, DROPPED_AT_ONCE):
+        while drop():
             await next_slice()
     except asyncio.CancelledError:
-        if topic not in broker.topics:
-            broker.store.drop_topic(topic)
+        drop(None)
         raise
 
 
@@ -189,16 +234,18 @@ async def drop_unused(broker: Broker, call: Call[Empty]) -> Reply:
     knows. It deletes what the master has deleted when it is elected.
     """
     used = set(broker.topics) | names.SYSTEM_TOPICS
-    if broker.tables is not None:
-        if broker.role.is_slave:
-            return Reply()
-        await all_confirmed(broker, leads_surely(broker), on_disk=True)
+    if broker.tables is not None and broker.role.is_slave:
+        return Reply()
+    epoch = leads_surely(broker)
+    await all_confirmed(broker, epoch, on_disk=True)
+    gone: set[str] = set()
     with persisting("the deletion of unused queues"):
-        gone: set[str] = set()
         while some := broker.store.drop_unused(used | set(broker.topics), DROPPED_AT_ONCE):
             gone.update(some)
             for topic in set(some).difference(broker.topics):
                 _note_deleted(broker, topic)
             await next_slice()
+        await broker.deletions.saved()
+    await all_confirmed(broker, epoch)
     call.note(after=f"deleted: {', '.join(sorted(gone)) or NOTHING}")
     return Reply()

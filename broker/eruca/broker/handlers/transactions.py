@@ -49,7 +49,7 @@ def end(broker: Broker, call: Call[EndTransaction]) -> Result:
     reading = broker.halves.looked_for(half)
     if reading is None:
         return _decided(broker, call, half)
-    return broker.late_ends.result(object(), lambda: _end_later(broker, call, reading))
+    return broker.begun.result(object(), lambda: _end_later(broker, call, reading))
 
 
 async def _end_later(broker: Broker, call: Call[EndTransaction], reading: Awaitable[None]) -> Reply | None:

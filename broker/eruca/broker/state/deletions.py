@@ -9,6 +9,7 @@ name; no offset is above the end of the log of the master that has the table. Ap
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from heapq import nsmallest
 from pathlib import Path
 
 import msgspec
@@ -49,19 +50,26 @@ class Deletions(SavedState):
         for path in (self.path, backup_of(self.path)):
             path.unlink(missing_ok=True)
 
-    def note(self, topic: str, end: int) -> None:
-        """A topic is deleted; the log ends at ``end``."""
+    def note(self, topic: str, least: int, end: int) -> None:
+        """A topic is deleted; the log has the offsets from ``least`` to ``end``."""
         self._ends[topic] = end
         self._change(topic)
+        if len(self._ends) > self._most:
+            self._forget_oldest(least)
 
     def settle(self, least: int, end: int) -> None:
         """The log has the offsets from ``least`` to ``end``: what comes there later is of no deleted topic."""
-        for topic, offset in sorted(self._ends.items(), key=lambda item: item[1]):
-            if offset <= least and len(self._ends) > self._most:
+        for topic in [topic for topic, offset in self._ends.items() if offset > end]:
+            self._ends[topic] = end
+            self._change(topic)
+        self._forget_oldest(least)
+
+    def _forget_oldest(self, least: int) -> None:
+        surplus = len(self._ends) - self._most
+        for topic in nsmallest(surplus, self._ends, key=lambda name: self._ends[name]):
+            if self._ends[topic] <= least:
                 del self._ends[topic]
                 self._change(topic)
-            elif offset > end:
-                self.note(topic, end)
 
     def _change(self, topic: str) -> None:
         self._saver.changed()

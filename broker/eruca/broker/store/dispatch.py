@@ -181,10 +181,11 @@ class Dispatch:
 
     def _is_made_again(self, queue: ConsumeQueue, queue_offset: int, position: int) -> bool:
         """Whether a message belongs to a topic that was deleted and made again: then it holds, and not the earlier ones
-        from there on. Where their beginning was deleted, the newest one says whether they are earlier."""
+        from there on. Where their beginning was deleted, the newest one says whether they are earlier. Where there is
+        none at all (they expired, and what came behind them was cut off), the message is in no queue yet."""
         known = self._queues.unit(queue, queue_offset) if queue_offset >= queue.min_offset else None
         known = known or self._queues.last_unit(queue)
-        return known is not None and known[0] < position
+        return known is None or known[0] < position
 
     def _index_all(self, work: list[Request], index: Index) -> None:
         waited = bool(self._unindexed)

@@ -31,6 +31,9 @@ from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.retention import HOUR, ClockWatch, Disk, LogFile, disk_of, disk_refusal, expendable
 from eruca.broker.store.segment import Segment
 
+DROPPED_AT_ONCE = 8
+"""Queues to delete before others have their turn."""
+
 log = structlog.get_logger("eruca.broker.store")
 retention_log = structlog.get_logger("eruca.broker.store.retention")
 
@@ -282,13 +285,18 @@ class Housekeeping:
             for path, modified in self._queues.drop_files_below(queue, queue.min_offset):
                 self._note_deleted(path, modified)
 
-    def drop_topic(self, topic: str, most: int | None = None) -> int:
+    def drop_topic(self, topic: str, most: int | None = None, *, before: int | None = None) -> int:
         """Delete the queues of a topic, at most ``most`` (its records stay in the log); returns how many.
+
+        With ``before`` only those whose newest message lies before that commit log offset.
 
         Raises:
             OSError: the disk is full or fails.
         """
-        gone = list(islice((queue for (name, _), queue in self._queues.queues.items() if name == topic), most))
+        if before is None:
+            gone = list(islice((queue for (name, _), queue in self._queues.queues.items() if name == topic), most))
+        else:
+            gone = self.older_queues({topic: before})[:most]
         self.drop(gone)
         return len(gone)
 
@@ -299,13 +307,20 @@ class Housekeeping:
         return sorted({queue.topic for queue in gone})
 
     def older_queues(self, ends: Mapping[str, int]) -> list[ConsumeQueue]:
-        """The queues whose newest message lies before its topic's offset in ``ends``. Dispatch all before."""
+        """The queues whose newest message lies before its topic's offset in ``ends``; none that has others to come."""
         found = []
         for (topic, _), queue in self._queues.queues.items():
-            unit = self._queues.last_unit(queue) if topic in ends else None
+            whole = topic in ends and queue.next_offset <= queue.max_offset
+            unit = self._queues.last_unit(queue) if whole else None
             if unit is not None and unit[1] != BLANK_SIZE_MARK and unit[0] < ends[topic]:
                 found.append(queue)
         return found
+
+    def reaching_before(self, topic: str, physical_offset: int) -> int:
+        """How many queues of a topic have messages from before a commit log offset."""
+        queues = [queue for (name, _), queue in self._queues.queues.items() if name == topic]
+        oldest = [self._queues.unit(queue, queue.min_offset) for queue in queues]
+        return sum(unit is not None and unit[1] != BLANK_SIZE_MARK and unit[0] < physical_offset for unit in oldest)
 
     def drop_expired_queues(self, keys: Iterable[tuple[str, int]]) -> int:
         """Delete those of the queues whose newest message is older than the log; returns how many."""

@@ -532,13 +532,14 @@ class Store:
         """As ``Scheduler.clean``."""
         return await self._scheduler.clean(by_hand=by_hand)
 
-    def drop_topic(self, topic: str, most: int | None = None) -> int:
-        """Delete the queues of a topic, at most ``most`` (its records stay in the log); returns how many.
-
-        Raises OSError: the disk is full or fails.
-        """
+    def drop_topic(self, topic: str, most: int | None = None, *, before: int | None = None) -> int:
+        """As ``Housekeeping.drop_topic``."""
         self.drain()
-        return self.housekeeping.drop_topic(topic, most)
+        return self.housekeeping.drop_topic(topic, most, before=before)
+
+    def reaching_before(self, topic: str, physical_offset: int) -> int:
+        """As ``Housekeeping.reaching_before``."""
+        return self.housekeeping.reaching_before(topic, physical_offset)
 
     def drop_unused(self, used: set[str], most: int | None = None) -> list[str]:
         """Delete the queues of topics that are not in ``used``, at most ``most``; returns those topics."""
