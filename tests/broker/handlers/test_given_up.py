@@ -280,3 +280,43 @@ async def test_a_slave_checks_no_half_message_again(desk: Desk) -> None:
     assert answer.code == 11
     assert answer.remark is not None and "ask the master" in answer.remark
     assert len(desk.records(HALF)) == 1
+
+
+async def test_what_the_store_refuses_to_end_is_ended_later_and_decided_once(desk: Desk) -> None:
+    where = await send(desk)
+    copied(desk, GIVEN_UP, desk.records(HALF)[0])  # by RocketMQ, which goes on behind it
+    desk.broker.offsets.commit("CID_RMQ_SYS_TRANS", HALF, 0, 1)
+    await desk.restart()
+    assert (await end(desk, where, ROLLBACK)).code == 0
+    desk.broker.offsets.commit("CID_RMQ_SYS_TRANS", HALF, 0, 0)
+    await desk.restart()
+    desk.broker.store.follow()  # as while the mastership is handed over
+
+    await desk.broker.check_backs.keep()
+    assert (await end(desk, where, COMMIT)).code == 14
+    desk.broker.store.lead()  # that was refused
+    await desk.broker.check_backs.keep()
+
+    assert not desk.broker.halves.settling
+    assert (await end(desk, where, COMMIT)).code == 0
+    assert delivered(desk) == []
+
+
+async def test_a_copy_is_decided_when_those_before_it_are_closed(desk: Desk) -> None:
+    """A broker that is killed after that has no other copy which is open."""
+    await send(desk)
+    first = desk.records(HALF)[0]
+    copied(desk, HALF, first, b"\x02TRANSACTION_CHECK_TIMES\x011")
+    fill(desk, HALF, 3 * AT_ONCE, "\x02TRANSACTION_CHECK_TIMES\x011")
+    fill(desk, GIVEN_UP, 1)
+    await desk.restart()
+    halves = desk.broker.halves
+
+    settling = asyncio.create_task(halves.settled())
+    while halves.settling:
+        waiting = halves.looked_for(first)
+        assert waiting is not None
+        waiting.close()  # type: ignore[attr-defined]
+        await asyncio.sleep(0)
+
+    assert await settling and halves.looked_for(first) is None

@@ -1,5 +1,6 @@
 """Topics as operators and slaves ask for them: 17, 21, 202, 215, 300, 305, 316, 351."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -14,9 +15,12 @@ from eruca.protocol.bodies import (
     TopicStatsTable,
 )
 from eruca.protocol.queues import MessageQueue
+from tests.broker.services.replication.pairs import until
+from tests.broker.test_changes_of_tables import SlowDisk
 from tests.support.desk import START, Desk
+from tests.support.sends import message
 
-CREATE, ALL, STATS, DELETE, CONSUMERS, SYSTEM, UNUSED, ONE = 17, 21, 202, 215, 300, 305, 316, 351
+CREATE, ALL, STATS, DELETE, CONSUMERS, SYSTEM, SEND, UNUSED, ONE = 17, 21, 202, 215, 300, 305, 310, 316, 351
 ILLEGAL = "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
 
 
@@ -225,3 +229,18 @@ async def test_who_consumes_is_who_subscribes_or_has_offsets(desk: Desk) -> None
 
 def test_the_folder_is_what_these_tests_think(tmp_path: Path) -> None:
     assert Desk(tmp_path).config.config_folder == tmp_path / "store/config"
+
+
+async def test_a_topic_that_a_producer_makes_again_at_once_has_no_former_messages(desk: Desk) -> None:
+    desk.topic("T", 2)
+    desk.store("T", 0, 1, 2, body=b"former")
+    disk = SlowDisk(desk)
+    deleting = asyncio.create_task(desk.ask(DELETE, {"topic": "T"}))
+    await until(lambda: disk.writes)
+
+    sending = asyncio.create_task((await desk.peer()).ask(SEND, message(), b"new"))
+    await until(lambda: "T" in desk.broker.topics)
+    disk.go_on()
+
+    assert (await deleting).code == (await sending).code == 0
+    assert [record.body for record in desk.records("T")] == [b"new"]

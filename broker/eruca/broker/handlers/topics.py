@@ -103,6 +103,9 @@ async def delete(broker: Broker, call: Call[OfTopic]) -> Reply | None:
     broker.topics.remove(topic)
     _forget(broker, topic)
     end = broker.store.replicator.end_offset
+    if broker.tables is None:  # nobody has to agree, and a producer may make the topic again in the next turn
+        with persisting(_what(topic)):
+            broker.store.drop_topic(topic, DROPPED_AT_ONCE)
     deletion = broker.begun.start(object(), partial(_deleted, broker, topic, epoch, end))
     try:
         return await asyncio.shield(deletion)
@@ -119,11 +122,11 @@ def _unheard(topic: str, deletion: asyncio.Task[Reply | None]) -> None:
 
 async def _deleted(broker: Broker, topic: str, epoch: int, end: int) -> Reply:
     """Bring a deletion to its end; the log ended at ``end`` when the topic left the table."""
-    saving = f"the deletion of the topic {topic}"
-    with persisting(saving):
-        await _saved(broker)  # before its messages go: a broker that is killed has no topic without them
-    await all_confirmed(broker, epoch, on_disk=True)
-    with persisting(saving):
+    if broker.tables is not None:
+        with persisting(_what(topic)):
+            await _saved(broker)  # before its messages go: a broker that is killed has no topic without them
+        await all_confirmed(broker, epoch, on_disk=True)
+    with persisting(_what(topic)):
         await _drop_queues(broker, topic, end)
         if topic not in broker.topics:
             _forget(broker, topic)  # what came meanwhile goes, too
@@ -138,6 +141,10 @@ async def _deleted(broker: Broker, topic: str, epoch: int, end: int) -> Reply:
             "those from before as well: stop its producers, and delete it again",
         )
     return Reply()
+
+
+def _what(topic: str) -> str:
+    return f"the deletion of the topic {topic}"
 
 
 def _forget(broker: Broker, topic: str) -> None:

@@ -52,10 +52,11 @@ def end(broker: Broker, call: Call[EndTransaction]) -> Result:
     return broker.begun.result(object(), lambda: _end_later(broker, call, reading))
 
 
-async def _end_later(broker: Broker, call: Call[EndTransaction], reading: Awaitable[None]) -> Reply | None:
+async def _end_later(broker: Broker, call: Call[EndTransaction], reading: Awaitable[bool]) -> Reply | None:
     """End a transaction once it is known whether it was given up; the broker may be a slave meanwhile, and the
     connection closed: Java's producers send an end one-way, and wait for nothing."""
-    await reading
+    if not await reading:
+        raise _not_stored(broker, PutStatus.SERVICE_NOT_AVAILABLE)
     return await answered(end(broker, call))
 
 
@@ -126,7 +127,8 @@ async def resume(broker: Broker, call: Call[ResumeCheckHalfMessage]) -> Reply | 
         reading = broker.halves.looked_for(half)
         if reading is None:
             break
-        await reading
+        if not await reading:
+            raise _not_stored(broker, PutStatus.SERVICE_NOT_AVAILABLE)
     if broker.halves.is_decided(half):
         raise Refused(
             ResponseCode.SYSTEM_ERROR,

@@ -65,8 +65,8 @@ class CheckBacks:
 
         Nobody is asked before what a former broker had begun is ended.
         """
-        if self._halves.settling:
-            await self._halves.settled()
+        if self._halves.settling and not await self._halves.settled():
+            return  # nor is progress published, which would leave it out
         self._halves.keep()
         now = self._monotonic()
         if now >= self._next_round and not self._admission.suspended:

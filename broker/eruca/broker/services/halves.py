@@ -92,7 +92,7 @@ class Halves:
         self._postponed = postponed
         self._given_up = GivenUp(store)
         self._unfinished = Unfinished()
-        self._settling: SharedTasks[Unfinished, None] = SharedTasks()
+        self._settling: SharedTasks[Unfinished, bool] = SharedTasks()
         self._next_progress: tuple[int, int, int] | None = None
 
     # ------------------------------------------------------------------ sent
@@ -163,12 +163,19 @@ class Halves:
             return delivered
         return closed
 
-    def looked_for(self, half: Record) -> Awaitable[None] | None:
+    def looked_for(self, half: Record) -> Awaitable[bool] | None:
         """Be sure whether a transaction is decided; None for a copy of what is surely undecided, or once all are known
-        that were given up. To be asked again when it was waited for: the broker may have changed its role."""
+        that were given up. False as long as the store refuses what that needs, else to be asked again when it was
+        waited for: the broker may have changed its role."""
         offset = self._open_at(half)
-        known = self._given_up.complete if offset is None else offset not in self._unfinished.doubtful
+        known = self._given_up.complete if offset is None else not self._is_doubtful(offset)
         return None if known else self.settled()
+
+    def _is_doubtful(self, offset: int) -> bool:
+        """Whether an undecided half message may have been given up, or stands in the place of one that is not closed
+        yet: decided before that, it could be decided again."""
+        half, unfinished = self.undecided.get(offset), self._unfinished
+        return offset in unfinished.doubtful or (bool(unfinished) and half is not None and half.copied)
 
     def _open_at(self, half: Record) -> int | None:
         """The offset of the undecided half message of which this is a copy."""
@@ -453,36 +460,46 @@ class Halves:
         """Whether there is something left that a former broker had begun."""
         return bool(self._unfinished)
 
-    async def settled(self) -> None:
+    async def settled(self) -> bool:
         """Know all that were given up, and end what a former broker had begun; others get their turn meanwhile.
 
-        Who does not wait for the end of it any more leaves the work to others.
+        False if the store refuses what that needs, as on a full disk: to be tried again. Who does not wait for the end
+        of it any more leaves the work to others.
         """
-        await self._settling.result(self._unfinished, self._settle)
+        return await self._settling.result(self._unfinished, self._settle)
 
-    async def _settle(self) -> None:
+    async def _settle(self) -> bool:
         unfinished = self._unfinished
         await self._given_up.read()
         await in_steps(self._finished(unfinished))
+        return unfinished is not self._unfinished or not unfinished
 
     def _finished(self, unfinished: Unfinished) -> Iterator[None]:
-        """End one thing after the other, as long as this broker answers for them."""
-        while unfinished is self._unfinished and unfinished:
-            if unfinished.doubtful:
-                offset = next(iter(unfinished.doubtful))
-                self._finish_giving_up(offset)
-                del unfinished.doubtful[offset]
-            elif unfinished.prepared:
-                offset = unfinished.prepared.popleft()
-                record = self.read(offset)
-                if record is not None:
-                    self.put_back(offset, record, checks_of(record))
-            else:
-                self._write_op(unfinished.replaced.popleft())
+        """End one thing after the other, as long as this broker answers for them, and the store takes them."""
+        while unfinished is self._unfinished and unfinished and self._finish_first(unfinished):
             yield
 
-    def _finish_giving_up(self, offset: int) -> None:
-        """Of a half message that is undecided and given up, what came later in the log counts.
+    def _finish_first(self, unfinished: Unfinished) -> bool:
+        """End what comes first; False if the store has refused it, then it is left."""
+        if unfinished.doubtful:
+            offset = next(iter(unfinished.doubtful))
+            put = self._finish_giving_up(offset)
+            if put is None or not put.status:
+                del unfinished.doubtful[offset]
+                return True
+        elif unfinished.prepared:
+            offset = unfinished.prepared[0]
+            record = self.read(offset)
+            if record is None or self.put_back(offset, record, checks_of(record)) is not None:
+                unfinished.prepared.popleft()
+                return True
+        elif not self._write_op(unfinished.replaced[0]).status:
+            unfinished.replaced.popleft()
+            return True
+        return False
+
+    def _finish_giving_up(self, offset: int) -> Put | None:
+        """Of a half message that is undecided and given up, what came later in the log counts; None if it is not.
 
         The former broker ended between two of its records, or it was RocketMQ, which writes one alone, and the progress
         is lost; it may be decided since.
@@ -490,11 +507,8 @@ class Halves:
         half = self.undecided.get(offset)
         given_up = None if half is None or half.identity is None else self._given_up.newest.get(half.identity)
         if half is None or half.identity is None or given_up is None:
-            return
-        if given_up[1] > half.physical_offset:
-            self._write_op(offset)
-        else:
-            self._reopened(half.identity)
+            return None
+        return self._write_op(offset) if given_up[1] > half.physical_offset else self._reopened(half.identity)
 
     def _progress(self, topic: str) -> int | None:
         """The published offset of a queue, its first where there is none; None for one that it cannot have."""

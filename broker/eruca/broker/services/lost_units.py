@@ -25,7 +25,7 @@ def whole_queue(store: Store, topic: str, queue_id: int = 0, begin: int = 0) -> 
     """
     begin = max(begin, store.min_offset(topic, queue_id))
     before = next(records(store, topic, queue_id, begin - 1), None)
-    place = before[1].physical_offset if before is not None and before[0] < begin else 0
+    place = before[1].physical_offset if before is not None and before[0] < begin else -1
     for offset, record in records(store, topic, queue_id, begin):
         yield from _between(store, topic, queue_id, range(begin, offset), place, record.physical_offset)
         yield record
@@ -36,17 +36,16 @@ def whole_queue(store: Store, topic: str, queue_id: int = 0, begin: int = 0) -> 
 
 def _between(store: Store, topic: str, queue_id: int, offsets: range, place: int, end: int) -> Iterator[Record | None]:
     """The records at these offsets of a queue, whose units do not lead to them, from this part of the log."""
-    least = store.commit_log.min_offset
-    if not any(_is_lost(store.unit(topic, queue_id, offset), least) for offset in offsets):
+    if not any(_is_lost(store.unit(topic, queue_id, offset), place, end) for offset in offsets):
         return
     log.error("queue_units_lost", topic=topic, queue_id=queue_id, first=offsets[0], last=offsets[-1])
-    for record in store.records_since(place):
+    for record in store.records_since(max(place, 0)):
         if record.physical_offset >= end:
             return
         ours = (record.topic, record.queue_id) == (topic, queue_id) and record.queue_offset in offsets
         yield record if ours else None
 
 
-def _is_lost(unit: tuple[int, int, int] | None, least: int) -> bool:
-    """Whether a unit does not say where its record is; one of a record that retention has deleted does."""
-    return unit is None or not unit[1] or (unit[1] != BLANK_SIZE_MARK and unit[0] >= least)
+def _is_lost(unit: tuple[int, int, int] | None, place: int, end: int) -> bool:
+    """Whether a unit does not name a place between those of its neighbours, where its record is damaged or gone."""
+    return unit is None or not unit[1] or (unit[1] != BLANK_SIZE_MARK and not place < unit[0] <= end)
