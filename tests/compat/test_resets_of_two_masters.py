@@ -69,7 +69,8 @@ class Two:
 
     def done(self, *line: str) -> str:
         done = self.mqadmin(*line)
-        assert done.status == 0, done
+        if done.status != 0:
+            pytest.fail(f"{' '.join(line)} ended with {done.status}:\n{done.out}{done.err}")  # all of it
         return done.out + done.err
 
     def stored(self, group: str) -> dict[tuple[str, int], int]:

@@ -10,6 +10,7 @@ import contextlib
 import io
 import itertools
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -139,11 +140,12 @@ def _clients(judge: Judge, name_server: str) -> Iterator[list[dict[str, Any]]]:
         sent += judge.call("send", name=producer, how="sync", messages=[message], queue=queue)
     judge.call("heartbeat", name=producer)
     for group in (OFFLINE, ONLINE):
-        judge.call("push", name=member, group=group, topics={TOPIC: "*"}, namesrv=name_server)
+        judge.call("push", name=member, group=group, topics={TOPIC: "*"}, namesrv=name_server, persistMs=500)
         got = judge.call("received", name=member, atLeast=10, timeoutMs=30_000)["messages"]
         assert len(got) == 10, f"{group} got {len(got)} of 10 messages"
         judge.call("consumed", name=member, atLeast=10, timeoutMs=10_000)
-        judge.call("stop", name=member)  # commits what it consumed
+        _wait_for_commits(judge, name_server, group)
+        judge.call("stop", name=member)
     judge.call("push", name=member, group=ONLINE, topics={TOPIC: "*"}, namesrv=name_server)
     judge.call("assigned", name=member, atLeast=2, timeoutMs=30_000)
     try:
@@ -152,6 +154,21 @@ def _clients(judge: Judge, name_server: str) -> Iterator[list[dict[str, Any]]]:
         judge.call("stop", name=producer)
         # Java's client sleeps 10 s for each reset before it stops; nobody waits for that.
         judge.begin("stop", name=member)
+
+
+def _wait_for_commits(judge: Judge, name_server: str, group: str) -> None:
+    """Until the broker has the offsets of what was consumed.
+
+    Java's client commits one-way, and Apache's broker works on commits side by side: the last one of a member that
+    stops may be overtaken by the one before it.
+    """
+    deadline = time.monotonic() + 30
+    while True:
+        printed = judge.call("admin", line=["consumerProgress", "-n", name_server, "-g", group])["stdout"]
+        if "Diff Total: 0" in printed:
+            return
+        assert time.monotonic() < deadline, f"{group} did not commit what it consumed:\n{printed}"
+        time.sleep(0.2)
 
 
 def eruca_mqadmin(line: tuple[str, ...]) -> Outcome:
