@@ -47,9 +47,17 @@ def records(
     """
     for offset in range(max(begin, store.min_offset(topic, queue_id)), store.max_offset(topic, queue_id)):
         unit = None if offset in without else store.unit(topic, queue_id, offset)
-        record = None if unit is None else record_at(store, unit[0])
-        if record is not None and (record.topic, record.queue_id, record.queue_offset) == (topic, queue_id, offset):
+        record = None if unit is None else _record_of(store, topic, queue_id, offset, unit[0])
+        if record is not None:
             yield offset, record
+
+
+def _record_of(store: Store, topic: str, queue_id: int, offset: int, physical_offset: int) -> Record | None:
+    """The record to which a unit leads; None if it is damaged or lost, or another one stands there."""
+    record = record_at(store, physical_offset)
+    if record is None or (record.topic, record.queue_id, record.queue_offset) != (topic, queue_id, offset):
+        return None
+    return record
 
 
 def waiting_at(store: Store, topic: str, queue_id: int, offset: int, physical_offset: int) -> Waiting | None:
@@ -57,9 +65,8 @@ def waiting_at(store: Store, topic: str, queue_id: int, offset: int, physical_of
 
     A half message is discarded, as in 4.9.7: nothing would ever decide it.
     """
-    record = record_at(store, physical_offset)
-    fault = None
-    if record is None or (record.topic, record.queue_id, record.queue_offset) != (topic, queue_id, offset):
+    record = _record_of(store, topic, queue_id, offset, physical_offset)
+    if record is None:
         fault = "its record is lost"
     else:
         real = (properties_text.get(record.properties_text, "REAL_TOPIC")).decode("utf-8", "replace")
