@@ -171,6 +171,15 @@ class Desk:
         self.broker.store.config.disk_space_warning_level_ratio = -1.0 if full else 1.0
         self.broker.store.check_disk()
 
+    def leave_room(self, least: int) -> None:
+        """Fill what the log's file has on the disk, until at most so many bytes are left there."""
+        log = self.broker.store.commit_log
+        while (left := log.limit - log.position) > least:
+            around = 91 + len("Filler")
+            self.store(
+                self.topic("Filler"), 0, self.now - START, body=bytes(max(0, min(left - least - around, 60_000)))
+            )
+
     def lag(self, rounds: int) -> None:
         """Let the event loop look as if the last ``rounds`` iterations had taken ten seconds each."""
         monitor = self.broker.loop_monitor

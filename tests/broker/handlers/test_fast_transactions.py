@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from eruca.broker.handlers import send
 from eruca.broker.services import commits
 from eruca.broker.services.half_records import HalfPlaces, prepared
-from eruca.broker.services.halves import Halves
 from eruca.broker.store import native
-from eruca.broker.store.results import Put, PutStatus
 from eruca.protocol import frame, names
 from eruca.protocol.errors import ProtocolError
 from eruca.protocol.headers.send import EndTransaction, SendMessageV2, SendReply
@@ -194,16 +192,15 @@ async def test_nobody_is_asked_about_what_was_just_committed(desk: Desk, line: L
     assert commits.commit([second]) == 1 and len(desk.records(OP)) == 6
 
 
-async def test_a_half_message_whose_op_message_finds_no_room_stays_undecided(
-    desk: Desk, line: Line, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_room_for_its_op_message_no_transaction_is_committed(desk: Desk, line: Line) -> None:
+    desk.broker.store.appender.retry_after = 0
     places = await line.send(line.half("one"), line.half("two"))
-    with monkeypatch.context() as full:
-        full.setattr(native, "commits", lambda halves, low, tip, form: (0, tip.position))
-        full.setattr(Halves, "_write_op", lambda *a: Put(PutStatus.SERVICE_NOT_AVAILABLE))
-        assert [answer.code for answer in await line.ask(*map(line.end, places))] == [0, 0]
-    assert len(desk.broker.halves.undecided) == 2
+    desk.leave_room(350)  # for a message, and not for what closes its half message
+    with desk.disk.without_room("commitlog"):
+        assert [answer.code for answer in await line.ask(*map(line.end, places))] == [14, 14]
+    assert (desk.records("T"), len(desk.broker.halves.undecided)) == ([], 2)
     assert [answer.code for answer in await line.ask(*map(line.end, places))] == [0, 0]
+    assert [record.body for record in desk.records("T")] == [b"one", b"two"]
     assert len(desk.broker.halves.undecided) == 0
 
 

@@ -227,6 +227,41 @@ async def test_a_full_disk_leaves_it_undecided(desk: Desk) -> None:
     assert len(desk.records("T")) == 1
 
 
+async def test_without_room_for_its_op_message_none_is_asked_about_or_given_up(desk: Desk) -> None:
+    """Its copy would stand beside it, and both would be decided: one now, the other by the next broker."""
+    desk.broker.store.appender.retry_after = 0
+    await send(desk, "OLD", "CHECK_IMMUNITY_TIME_IN_SECONDS\x0186400", body=b"old")
+    where = await send(desk, "K")
+    producer = await desk.producer("PG")
+    desk.leave_room(350)
+    with desk.disk.without_room("commitlog"):
+        desk.now += 60_000
+        await desk.broker.check_backs.round()
+        again = await desk.ask(RESUME, {"msgId": desk.records(HALF)[1].offset_message_id})
+        assert again.code == ResponseCode.SYSTEM_ERROR, again
+    assert [record.body for record in desk.records(HALF)] == [b"old", b"half"]
+
+    place_of_copy, _ = await checked(desk, producer)
+    assert (await end(desk, place_of_copy, ROLLBACK)).code == 0
+    await desk.restart()
+    assert (await end(desk, where, COMMIT)).code == 0
+    assert desk.records("T") == []
+
+
+async def test_one_that_is_larger_than_maxmessagesize_of_today_is_checked_and_committed(desk: Desk) -> None:
+    big = await send(desk, "BIG", body=b"x" * 200_000)
+    small = await send(desk, "SMALL", body=b"small")
+    desk.config.store.max_message_size = 100_000
+    await desk.restart()
+    producer = await desk.producer("PG")
+    desk.now += 60_000
+    await desk.broker.check_backs.round()
+    asked = await producer.received(CHECK, 2)
+    assert [decode_record(each.body).unique_key for each in asked] == ["BIG", "SMALL"]
+    assert [(await end(desk, each, COMMIT)).code for each in (big, small)] == [0, 0]
+    assert [len(record.body) for record in desk.records("T")] == [200_000, 5]
+
+
 # ---------------------------------------------------------------------- asking
 
 

@@ -28,7 +28,7 @@ from eruca.broker.services.half_records import (
     prepared_of,
 )
 from eruca.broker.services.lost_units import whole_queue
-from eruca.broker.services.redelivery import record_at, records
+from eruca.broker.services.redelivery import record_at
 from eruca.broker.services.registration import Registration
 from eruca.broker.services.unfinished import Unfinished
 from eruca.broker.state.offsets import Offsets
@@ -47,6 +47,8 @@ HALF = names.TRANS_HALF_TOPIC
 LAG = 20_000
 """The most half messages that the next start may have to read; an undecided one further back is put back."""
 _LAGGARDS_AT_ONCE = 256
+_CLOSING = 1024
+"""Bytes, more than two op messages have: a copy of a half message is stored where there is room to close that, too."""
 OP_PROPERTIES = b"WAIT\x01true\x02TAGS\x01d"
 _DONE = Put(PutStatus.OK)
 
@@ -157,11 +159,7 @@ class Halves:
         topic = half.properties.get(names.REAL_TOPIC, "")
         ended = self._statistics.commits if commit else self._statistics.rollbacks
         ended[topic] = ended.get(topic, 0) + 1
-        closed = self._close(offset, identity)
-        if commit and closed.status:  # it stays open: its producer is asked, or ends it again
-            log.error("op_message_not_stored", half_offset=half.queue_offset, reason=self._store.refusal)
-            return delivered
-        return closed
+        return self._close(offset, identity)
 
     def looked_for(self, half: Record) -> Awaitable[bool] | None:
         """Be sure whether a transaction is decided; None for a copy of what is surely undecided, or once all are known
@@ -341,6 +339,8 @@ class Halves:
             store_host=host,
             reconsume_times=record.reconsume_times,
             prepared_transaction_offset=prepared_transaction_offset,
+            accepted=True,
+            room_behind=_CLOSING,
         )
 
     # ------------------------------------------------------------------ progress
@@ -420,8 +420,11 @@ class Halves:
                     undecided.op(op.queue_offset, offset)
             yield
         unfinished = Unfinished()
-        for offset, record in records(store, HALF, 0, begin, without=done):
-            prepared = prepared_of(record)
+        for record in whole_queue(store, HALF, 0, begin, without=done):
+            if record is None:
+                yield
+                continue
+            offset, prepared = record.queue_offset, prepared_of(record)
             if prepared in done:
                 unfinished.replaced.append(offset)  # a copy that RocketMQ made of what was decided since
             else:

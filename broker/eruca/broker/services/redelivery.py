@@ -101,6 +101,7 @@ class Redelivery:
             born_host=record.born_host,
             store_host=record.store_host,
             reconsume_times=record.reconsume_times,
+            accepted=True,
         )
         if put.status is PutStatus.SERVICE_NOT_AVAILABLE:
             return False

@@ -98,14 +98,16 @@ class Appender:
         """How many messages and batches were refused (putMessageFailedTimes), those with too long properties apart."""
         self.last_time = 0
         """Store time of the newest record; the next one's is not below it."""
+        self.retry_after = retry_after
+        """Seconds until a log that cannot grow is tried again."""
         self._log = log
         self._queues = queues
         self._known = queues.queues
         self._pending = pending
         self._clock = clock
         self._max_body = max_message_size
-        self._max_record = min(max_message_size + _RECORD_EXTRA, log.segment_size - BLANK_SIZE)
-        self._retry_after = retry_after
+        self._most = log.segment_size - BLANK_SIZE
+        self._max_record = min(max_message_size + _RECORD_EXTRA, self._most)
         self._retry_at = 0.0
 
     def put(
@@ -122,6 +124,8 @@ class Appender:
         store_host: bytes,
         reconsume_times: int = 0,
         prepared_transaction_offset: int = 0,
+        accepted: bool = False,
+        room_behind: int = 0,
     ) -> Put:
         """Append one message; it can be read after the next dispatch.
 
@@ -137,6 +141,8 @@ class Appender:
             store_host: the same of this broker.
             reconsume_times: how often the message was sent back.
             prepared_transaction_offset: of a committed message, where its half message lies.
+            accepted: whether it is a copy of one in the log, for which ``maxMessageSize`` of today does not count.
+            room_behind: bytes that what belongs to it will take; without room for both it is refused.
 
         Raises:
             ValueError: a topic or queue id that no queue can have.
@@ -152,11 +158,12 @@ class Appender:
         size = 90 + len(queue.topic_tail) + length + text + (hosts and HEADS[hosts].size - 88)
         if text > PROPERTIES_MAX:
             return _PROPERTIES
-        if length > self._max_body or size > self._max_record:
+        if (length > self._max_body or size > self._max_record) and not (accepted and size <= self._most):
             self.failed += 1
             return _ILLEGAL
         log = self._log
-        if log.position + size > log.limit and not self._make_room(size):
+        wanted = size + room_behind
+        if log.position + wanted > log.limit and not self._make_room(min(wanted, self._most)):
             self.failed += 1
             return _REFUSED
         now = self._clock()
@@ -363,7 +370,7 @@ class Appender:
                 log.error("no_room_in_commit_log", fault=reason(fault), **advice)
             self.no_room = f"no room in the commit log: {reason(fault)}"
             self.exhausted = is_exhausted(fault)
-            self._retry_at = time.monotonic() + self._retry_after
+            self._retry_at = time.monotonic() + self.retry_after
             return False
         if self.no_room is not None:
             log.info("room_in_commit_log")
