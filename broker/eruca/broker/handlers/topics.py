@@ -39,6 +39,8 @@ routes: Routes[Broker] = Routes()
 log = structlog.get_logger("eruca.broker")
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+DROPPED_WITH_TOPIC = 64
+"""Queues that a broker of its own deletes in one turn with the topic, before a producer can make it again."""
 REGISTER_WITHIN = 2.0
 """Seconds that an answer waits for nameservers; slower ones get the topic a little later."""
 
@@ -105,7 +107,7 @@ async def delete(broker: Broker, call: Call[OfTopic]) -> Reply | None:
     end = broker.store.replicator.end_offset
     if broker.tables is None:  # nobody has to agree, and a producer may make the topic again in the next turn
         with persisting(_what(topic)):
-            broker.store.drop_topic(topic, DROPPED_AT_ONCE)
+            broker.store.drop_topic(topic, DROPPED_WITH_TOPIC)
     deletion = broker.begun.start(object(), partial(_deleted, broker, topic, epoch, end))
     try:
         return await asyncio.shield(deletion)
@@ -130,11 +132,12 @@ async def _deleted(broker: Broker, topic: str, epoch: int, end: int) -> Reply:
         await _drop_queues(broker, topic, end)
         if topic not in broker.topics:
             _forget(broker, topic)  # what came meanwhile goes, too
+        else:  # offsets that came meanwhile may belong to the former queues
+            broker.offsets.fit(broker.store.max_offset, without=names.TRANSACTION_GROUP, topic=topic)
         broker.holds.drop(topic)
         await _saved(broker)
     await all_confirmed(broker, epoch)
-    grouped = broker.tables is not None  # else nobody was waited for
-    if grouped and topic in broker.topics and (kept := broker.store.reaching_before(topic, end)):
+    if topic in broker.topics and (kept := broker.store.reaching_before(topic, end)):
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
             f"the topic {topic} was made again while it was deleted, and {kept} of its queues have new messages, and "

@@ -106,15 +106,18 @@ class Offsets(SavedState):
                 self._put(key, queues)
                 self._saver.changed()
 
-    def fit(self, end_of: Callable[[str, int], int], without: str) -> int:
-        """Lower each offset to the end of its queue, but those of the group ``without``; how many were beyond it."""
+    def fit(self, end_of: Callable[[str, int], int], without: str, topic: str | None = None) -> int:
+        """Lower each offset to the end of its queue, but those of the group ``without``; how many were beyond it.
+
+        With ``topic`` only those in it.
+        """
         lowered = 0
         for key, queues in self._table.items():
-            topic, group = _split(key)
-            if group == without:
+            name, group = _split(key)
+            if group == without or topic not in (None, name):
                 continue
             for queue_id, offset in queues.items():
-                if offset > (end := end_of(topic, queue_id)):
+                if offset > (end := end_of(name, queue_id)):
                     queues[queue_id] = end
                     lowered += 1
                     self._change(key)

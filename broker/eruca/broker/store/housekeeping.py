@@ -286,7 +286,7 @@ class Housekeeping:
                 self._note_deleted(path, modified)
 
     def drop_topic(self, topic: str, most: int | None = None, *, before: int | None = None) -> int:
-        """Delete the queues of a topic, at most ``most`` (its records stay in the log); returns how many.
+        """Delete the first queues of a topic, at most ``most`` (its records stay in the log); returns how many.
 
         With ``before`` only those whose newest message lies before that commit log offset.
 
@@ -294,7 +294,8 @@ class Housekeeping:
             OSError: the disk is full or fails.
         """
         if before is None:
-            gone = list(islice((queue for (name, _), queue in self._queues.queues.items() if name == topic), most))
+            ids = sorted(queue_id for name, queue_id in self._queues.queues if name == topic)[:most]
+            gone = [self._queues.queues[topic, queue_id] for queue_id in ids]
         else:
             gone = self.older_queues({topic: before})[:most]
         self.drop(gone)
