@@ -95,3 +95,28 @@ async def test_one_that_is_undecided_stays_so(desk: Desk, how: Damage) -> None:
     for place in places:
         assert (await end(desk, place, COMMIT)).code == 0
     assert delivered(desk) == [b"0", b"1", b"2", b"3"]
+
+
+async def test_a_damaged_op_message_closes_no_other_transaction(desk: Desk) -> None:
+    """One bit of its body names another half message. It lies in a file of the log that the start does not read."""
+    places = [await send(desk, f"K{number}", body=b"%d" % number) for number in range(6)]
+    for number in (1, 2, 4):
+        assert (await end(desk, places[number], COMMIT)).code == 0
+    damaged = desk.records(OP)[1]
+    assert damaged.body == b"2"
+    data = desk.broker.store.record(damaged.physical_offset)
+    assert data is not None
+    at = bytes(data).index(b"2" + bytes([len(OP)]) + OP.encode())
+    desk.topic("Filler")
+    files = Path(desk.config.store.store_path_root_dir) / "commitlog"
+    while len(list(files.iterdir())) < 8:
+        desk.store("Filler", 0, 0, body=bytes(60_000))
+    await desk.stop()
+    with min(files.iterdir()).open("r+b") as log:
+        log.seek(damaged.physical_offset + at)
+        log.write(b"3")
+    await desk.start()
+
+    assert [offset for offset, _ in desk.broker.halves.undecided.items()] == [0, 2, 3, 5]
+    assert (await end(desk, places[3], COMMIT)).code == 0
+    assert delivered(desk)[-1] == b"3"

@@ -65,6 +65,18 @@ async def test_a_message_given_back_waits_and_then_comes_to_the_retry_topic(desk
     assert config is not None and (config.read_queue_nums, config.write_queue_nums, config.perm) == (1, 1, 6)
 
 
+async def test_one_that_is_larger_than_maxmessagesize_of_today_comes_again_all_the_same(desk: Desk) -> None:
+    """It was accepted: here it waits, is delivered, and is given back once more."""
+    put = desk.store(desk.topic("T"), 0, 0, body=b"x" * 200_000)
+    desk.config.store.max_message_size = 100_000
+    await desk.restart()
+    assert (await desk.ask(SEND_BACK, back(put))).code == 0
+    desk.deliver(10_000)
+    again = only(desk.records("%RETRY%g"))
+    assert (len(again.body), again.reconsume_times) == (200_000, 1)
+    assert (await desk.ask(SEND_BACK, back(again))).code == 0
+
+
 async def test_each_time_it_waits_a_level_longer_and_in_the_end_it_is_a_dead_letter_at_once(desk: Desk) -> None:
     put: Put | Record = sent(desk)
     levels = []

@@ -115,6 +115,7 @@ def _store(broker: Broker, group: str, record: Record, back: SentBack) -> Result
         born_host=record.born_host,
         store_host=record.store_host,
         reconsume_times=record.reconsume_times + 1,
+        accepted=True,
     )
     if put.status:
         raise Refused(ResponseCode.SYSTEM_ERROR, put.status.name)

@@ -6,7 +6,7 @@ decided twice, or never. Writes nothing. Must not know what the records mean.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator
 
 import structlog
 
@@ -24,36 +24,59 @@ def whole_queue(
     """What a queue has from ``begin`` on until now, in order; None for each other record that was read to find it.
 
     What the log itself has lost is left out, and so are the offsets in ``without``. To read the log takes long; it is
-    done where units are lost only, or their records.
+    done where units are lost only, or their records, and from the one before to the one behind.
     """
-    begin = max(begin, store.min_offset(topic, queue_id))
-    before = next(records(store, topic, queue_id, begin - 1), None)
-    place = before[1].physical_offset if before is not None and before[0] < begin else -1
+    begin, last = max(begin, store.min_offset(topic, queue_id)), store.max_offset(topic, queue_id)
     for offset, record in records(store, topic, queue_id, begin, without):
-        left = [each for each in range(begin, offset) if each not in without]
-        yield from _between(store, topic, queue_id, left, place, record.physical_offset)
+        yield from _lacking(store, topic, queue_id, range(begin, offset), without)
         yield record
-        begin, place = offset + 1, record.physical_offset
-    left = [each for each in range(begin, store.max_offset(topic, queue_id)) if each not in without]
-    yield from _between(store, topic, queue_id, left, place, store.figures().max_offset)
+        begin = offset + 1
+    yield from _lacking(store, topic, queue_id, range(begin, last), without)
 
 
-def _between(
-    store: Store, topic: str, queue_id: int, offsets: Sequence[int], place: int, end: int
+def _lacking(
+    store: Store, topic: str, queue_id: int, offsets: range, without: Container[int]
 ) -> Iterator[Record | None]:
-    """The records at these offsets of a queue, whose units do not lead to them, from this part of the log."""
-    least = store.figures().min_offset if offsets and place < 0 else 0
+    """The records at these offsets of a queue, to which no unit leads."""
+    first: int | None = None
+    for offset in (*offsets, offsets.stop):
+        if offset < offsets.stop and offset not in without:
+            first = offset if first is None else first
+        elif first is not None:
+            yield from _between(store, topic, queue_id, range(first, offset))
+            first = None
+
+
+def _between(store: Store, topic: str, queue_id: int, offsets: range) -> Iterator[Record | None]:
+    """The same of offsets that follow one another, from the part of the log between the records around them."""
+    least_offset = store.min_offset(topic, queue_id)
+    offsets = range(max(offsets.start, least_offset), offsets.stop)
+    before = (_place(store, topic, queue_id, each) for each in range(offsets.start - 1, least_offset - 1, -1))
+    behind = (_place(store, topic, queue_id, each) for each in range(offsets.stop, store.max_offset(topic, queue_id)))
+    figures = store.figures()
+    place = next((each for each in before if each is not None), -1)
+    end = next((each for each in behind if each is not None), figures.max_offset)
+    least = figures.min_offset if place < 0 else 0
     if not any(_may_be_lost(store.unit(topic, queue_id, offset), least, end) for offset in offsets):
         return
-    wanted, found = frozenset(offsets), False
+    found = False
     for record in store.records_since(max(place, 0)):
         if record.physical_offset >= end:
             return
-        ours = (record.topic, record.queue_id) == (topic, queue_id) and record.queue_offset in wanted
-        if ours and not found:
+        ours = (record.topic, record.queue_id) == (topic, queue_id) and record.queue_offset in offsets
+        if not ours or not record.intact:
+            yield None
+            continue
+        if not found:
             found = True
             log.error("queue_units_lost", topic=topic, queue_id=queue_id, first=offsets[0], last=offsets[-1])
-        yield record if ours else None
+        yield record
+
+
+def _place(store: Store, topic: str, queue_id: int, offset: int) -> int | None:
+    """Where the record of a unit lies; None for one that does not lead to it."""
+    found = next(records(store, topic, queue_id, offset, end=offset + 1), None)
+    return None if found is None else found[1].physical_offset
 
 
 def _may_be_lost(unit: tuple[int, int, int] | None, least: int, end: int) -> bool:

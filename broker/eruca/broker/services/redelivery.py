@@ -39,13 +39,19 @@ def record_at(store: Store, physical_offset: int) -> Record | None:
 
 
 def records(
-    store: Store, topic: str, queue_id: int = 0, begin: int = 0, without: Container[int] = ()
+    store: Store,
+    topic: str,
+    queue_id: int = 0,
+    begin: int = 0,
+    without: Container[int] = (),
+    end: int | None = None,
 ) -> Iterator[tuple[int, Record]]:
-    """What a queue has from ``begin`` on until now, with its offsets; what is damaged or lost is left out.
+    """What a queue has from ``begin`` to ``end``, or until now, with its offsets; what is damaged or lost is left out.
 
     A unit that is zero names the beginning of the log, and so a record of another queue.
     """
-    for offset in range(max(begin, store.min_offset(topic, queue_id)), store.max_offset(topic, queue_id)):
+    last = store.max_offset(topic, queue_id)
+    for offset in range(max(begin, store.min_offset(topic, queue_id)), last if end is None else min(end, last)):
         unit = None if offset in without else store.unit(topic, queue_id, offset)
         record = None if unit is None else _record_of(store, topic, queue_id, offset, unit[0])
         if record is not None:
