@@ -239,6 +239,23 @@ async def test_a_slave_takes_nothing(prepared: Prepared) -> None:
     assert (await desk.ask(BATCH, message(m="true", i=""), encode_batch([BatchEntry(0, b"x", b"")]))).code == 14
 
 
+async def test_a_slave_makes_no_topic_for_what_it_does_not_store(prepared: Prepared) -> None:
+    """As a broker that follows in a group: its master would not have the topic."""
+
+    def slave(desk: Desk) -> None:
+        desk.config.store.broker_role = type(desk.config.store.broker_role).SLAVE
+        desk.config.broker_id = 1
+
+    desk = await prepared(slave)
+    desk.broker.groups.put(SubscriptionGroupConfig(group_name="g"))
+    before = set(desk.broker.topics.wrapper().topic_config_table)
+    for name in ("New", "%RETRY%g"):
+        assert (await desk.ask(SEND_V2, message(b=name), b"x")).code == 14
+    back = await desk.ask(36, {"group": "g", "offset": 0, "delayLevel": 0, "originTopic": "T"})
+    assert (back.code, back.remark) == (1, "SERVICE_NOT_AVAILABLE")
+    assert set(desk.broker.topics.wrapper().topic_config_table) == before
+
+
 async def test_a_missing_field_is_named(desk: Desk) -> None:
     fields = message()
     del fields["e"]

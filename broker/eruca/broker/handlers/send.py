@@ -59,6 +59,8 @@ def _send(broker: Broker, call: Call[Any]) -> Result:
     admission = broker.admission
     to = admission.admitted.get((ask.topic, ask.queue_id))
     if to is None:
+        if not broker.accepting and broker.topics.get(ask.topic) is None:
+            raise _unavailable(broker)  # no topic is made for a message that is not stored: its master may not have it
         to = admission.admit(ask, call.connection.remote, broker.clock())
     elif native.on:
         learn(broker, call, to)

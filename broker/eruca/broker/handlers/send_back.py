@@ -50,11 +50,17 @@ async def send_back(broker: Broker, call: Call[ConsumerSendMsgBack]) -> Reply | 
         )
     if group.retry_queue_nums <= 0:
         return Reply()
+    _check_accepting(broker)  # before a topic is made
     retry = _retry_topic(broker, group, unit_mode=ask.unit_mode)
     record = await _record(broker, call)
     most = broker.admission.most_returns(group, ask.max_reconsume_times, call.head.version)
     back = _decide(broker, ask, record, retry, most)
     return await answered(_store(broker, ask.group, record, back))
+
+
+def _check_accepting(broker: Broker) -> None:
+    if not broker.accepting:
+        raise Refused(ResponseCode.SYSTEM_ERROR, PutStatus.SERVICE_NOT_AVAILABLE.name)
 
 
 def _retry_topic(broker: Broker, group: SubscriptionGroupConfig, *, unit_mode: bool) -> Destination:
@@ -102,8 +108,7 @@ def _store(broker: Broker, group: str, record: Record, back: SentBack) -> Result
         properties = encode_properties(back.values)
     except ProtocolError:
         raise Refused(ResponseCode.SYSTEM_ERROR, PutStatus.PROPERTIES_SIZE_EXCEEDED.name) from None
-    if not broker.accepting:
-        raise Refused(ResponseCode.SYSTEM_ERROR, PutStatus.SERVICE_NOT_AVAILABLE.name)
+    _check_accepting(broker)
     put = broker.store.appender.put(
         back.to.topic,
         back.to.queue_id,
