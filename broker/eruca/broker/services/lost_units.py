@@ -7,10 +7,11 @@ decided twice, or never. Writes nothing. Must not know what the records mean.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from itertools import groupby
 
 import structlog
 
-from eruca.broker.services.redelivery import records
+from eruca.broker.services.redelivery import queued, records
 from eruca.broker.store import Store
 from eruca.broker.store.consume_queue import BLANK_SIZE_MARK
 from eruca.protocol.record import Record
@@ -38,13 +39,10 @@ def _lacking(
     store: Store, topic: str, queue_id: int, offsets: range, without: Container[int]
 ) -> Iterator[Record | None]:
     """The records at these offsets of a queue, to which no unit leads."""
-    first: int | None = None
-    for offset in (*offsets, offsets.stop):
-        if offset < offsets.stop and offset not in without:
-            first = offset if first is None else first
-        elif first is not None:
-            yield from _between(store, topic, queue_id, range(first, offset))
-            first = None
+    for is_wanted, run in groupby(offsets, lambda offset: offset not in without):
+        if is_wanted:
+            lacking = list(run)
+            yield from _between(store, topic, queue_id, range(lacking[0], lacking[-1] + 1))
 
 
 def _between(store: Store, topic: str, queue_id: int, offsets: range) -> Iterator[Record | None]:
@@ -75,8 +73,8 @@ def _between(store: Store, topic: str, queue_id: int, offsets: range) -> Iterato
 
 def _place(store: Store, topic: str, queue_id: int, offset: int) -> int | None:
     """Where the record of a unit lies; None for one that does not lead to it."""
-    found = next(records(store, topic, queue_id, offset, end=offset + 1), None)
-    return None if found is None else found[1].physical_offset
+    record = queued(store, topic, queue_id, offset)
+    return None if record is None else record.physical_offset
 
 
 def _may_be_lost(unit: tuple[int, int, int] | None, least: int, end: int) -> bool:
