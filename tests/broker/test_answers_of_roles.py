@@ -156,3 +156,27 @@ async def test_brokers_that_take_no_part(group: Group) -> None:
     await until(lambda: "group" in one.broker.readiness.reasons and "group" in two.broker.readiness.reasons)
     for desk in (one, two):
         assert await codes(desk, asked) == SLAVE_OF_A_GROUP
+
+
+async def test_a_broker_that_follows_makes_no_topic_and_no_group(group: Group) -> None:
+    """Of what it refuses, reads or hears nothing comes into its tables: all brokers of the group have the master's."""
+    one, two = await group.start(1), await group.start(2)
+    assert await group.led({1, 2}) is one
+    asked = await prepared(one)
+    await until(lambda: end(one) == end(two))
+    topics, groups = set(two.broker.topics), set(two.broker.groups.table)
+    fields = {"group": "New", "consumerGroup": "New"}
+    of_others: dict[str, dict[str, object]] = {
+        "send back": {**asked["send back"].fields, **fields},
+        "dead letter": {**asked["send back"].fields, "delayLevel": -1},
+        "pull": {**PULL, **fields},
+        "pull of no topic": {**PULL, **fields, "topic": "Nowhere"},
+        "send to a retry topic": message(topic="%RETRY%New"),
+    }
+    kinds = {"send back": 36, "dead letter": 36, "pull": 11, "pull of no topic": 11, "send to a retry topic": SEND}
+    answers = {name: (await two.ask(kinds[name], each)).code for name, each in of_others.items()}
+    assert answers == {"send back": 1, "dead letter": 1, "pull": 0, "pull of no topic": 17, "send to a retry topic": 14}
+    await two.consumer("New", "T")
+    assert (set(two.broker.topics), set(two.broker.groups.table)) == (topics, groups)
+    await one.consumer("New", "T")
+    await until(lambda: "New" in two.broker.groups.table and "%RETRY%New" in two.broker.topics)

@@ -132,6 +132,7 @@ class Broker:
             clock,
             lambda: config.auto_create_subscription_group,
             lambda: config.max_subscription_group_num,
+            lambda: not self.follows_group,
         )
         self.offsets = Offsets(folder / "consumerOffset.json")
         self.filters = Filters(
@@ -141,7 +142,6 @@ class Broker:
             BloomFilter.of(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter),
         )
         self.deletions = Deletions(folder / "deletedTopics.json")
-        """Of a broker whose group elects its master."""
         self.clients = Clients()
         self.moved_offsets = MovedOffsets()
         self.locks = Locks(config.rebalance_lock_max_live_time)
@@ -337,11 +337,17 @@ class Broker:
         self.groups.load()
         self.offsets.load()
         self.filters.load()
-        if self.tables is None:
+        if self.tables is None and self.role.is_slave:  # its master knows what it has deleted
             self.deletions.leave()
         else:
             self.deletions.load()
         self.delays.load()
+
+    @property
+    def follows_group(self) -> bool:
+        """Whether the group elects its master, and this broker follows it: then it makes no topic and no group itself,
+        since all copy the master's tables."""
+        return self.tables is not None and self.role.is_slave
 
     def _settle_template(self) -> None:
         """Set or clear PERM_INHERIT of the template topic (TBW102) by the configuration; it may be in topics.json."""

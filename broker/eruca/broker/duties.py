@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterator
 
 import structlog
 
@@ -54,6 +55,12 @@ class Duties:
         if broker.role.is_slave:
             broker.delays.stand_by()
         else:
+            for _ in self._drop_deleted():
+                pass
+            try:
+                broker.deletions.save()
+            except OSError as error:
+                _not_saved(error)
             broker.halves.rebuild()  # before a SYNC_MASTER limits what can be read
             self._begin_to_lead()
             if not broker.store.recovery.clean:
@@ -197,13 +204,14 @@ class Duties:
         broker.store.drain()
         if not self._elects:  # else it may be elected again before it has followed another one
             broker.locks.clear()
+            broker.deletions.forget()
         part = broker.group_part
         disk_failed = part is not None and part.disk_failed  # who waits for the disk answers no client
         if not disk_failed:
             try:
                 await broker.delays.saved()
             except OSError as error:  # the next master finds in the log what was delivered
-                log.error("state_not_saved", error=str(error))
+                _not_saved(error)
         broker.take_role(wanted)
         broker.halves.forget()  # not before: an end that comes meanwhile would find its transaction decided
         if disk_failed:
@@ -230,7 +238,12 @@ class Duties:
             broker.locks.renew(broker.monotonic())
         else:
             broker.locks.clear()
-        await self._drop_deleted()
+        for _ in self._drop_deleted():
+            await asyncio.sleep(0)  # the mastership is held meanwhile
+        try:
+            await broker.deletions.saved()
+        except OSError as error:
+            _not_saved(error)
         await broker.halves.rebuild_in_steps()
         self._begin_to_lead()
         self._fit_offsets("the former master had messages that are not here")
@@ -240,23 +253,21 @@ class Duties:
             broker.ha_access.start()
         await self._notify_consumers()
 
-    async def _drop_deleted(self) -> None:
-        """Delete the queues of topics that the group has deleted; what comes from here on is of no such topic."""
+    def _drop_deleted(self) -> Iterator[None]:
+        """Delete the queues of deleted topics, some after the other; what comes from here on is of no such topic."""
         broker = self._broker
-        if not self._elects:
-            return
-        log_begins = broker.store.commit_log.min_offset
-        broker.deletions.settle(log_begins, broker.store.replicator.end_offset)
+        broker.deletions.settle(broker.store.commit_log.min_offset, broker.store.replicator.end_offset)
         broker.store.drain()
         older = broker.store.housekeeping.older_queues(broker.deletions.ends)
-        try:
-            for begin in range(0, len(older), DROPPED_AT_ONCE):
+        fault = None
+        for begin in range(0, len(older), DROPPED_AT_ONCE):
+            try:
                 broker.store.housekeeping.drop(older[begin : begin + DROPPED_AT_ONCE])
-                await asyncio.sleep(0)  # the mastership is held meanwhile
-            await broker.deletions.saved()
-        except OSError as error:
-            log.error("state_not_saved", error=str(error))
-            return
+            except OSError as error:  # the queues are gone, and the mark counts them still
+                fault = error
+            yield
+        if fault is not None:
+            _not_saved(fault)
         if older:
             log.info("deleted_topics_dropped", topics=sorted({queue.topic for queue in older}))
 
@@ -272,3 +283,7 @@ class Duties:
                 connection.oneway(api.NOTIFY_CONSUMER_IDS_CHANGED, OfConsumerGroup(consumer_group=name))
                 if not len(notified) % _NOTIFIED_TOGETHER:
                     await asyncio.sleep(0)
+
+
+def _not_saved(error: OSError) -> None:
+    log.error("state_not_saved", error=str(error))

@@ -230,6 +230,22 @@ async def test_a_store_that_takes_nothing(desk: Desk) -> None:
     assert (answer.code, answer.remark) == (1, "SERVICE_NOT_AVAILABLE")
 
 
+async def test_a_broker_that_is_no_master_any_more_when_the_message_is_read_makes_no_topic(desk: Desk) -> None:
+    put = sent(desk)
+    broker = desk.broker
+    shown = broker.store.shown
+
+    async def read(physical_offset: int, *, in_queue: bool) -> bytes | None:
+        data = await shown(physical_offset, in_queue=in_queue)
+        broker.accepting = False
+        return data
+
+    broker.store.shown = read  # type: ignore[method-assign, assignment]
+    answer = await desk.ask(SEND_BACK, back(put, -1))
+    assert (answer.code, answer.remark) == (1, "SERVICE_NOT_AVAILABLE")
+    assert [topic for topic in broker.topics if topic.startswith("%DLQ%")] == []
+
+
 async def test_under_sync_flush_the_answer_comes_after_the_disk(prepared: Prepared) -> None:
     def sync(desk: Desk) -> None:
         desk.config.store.flush_disk_type = FlushDiskType.SYNC_FLUSH

@@ -180,6 +180,8 @@ def _legal(data: ConsumerData) -> None:
 def _create_group(broker: Broker, data: ConsumerData) -> bool:
     """Create group and retry topic if that is allowed; returns whether members are to be notified of changes.
 
+    A broker that follows in a group that elects its master makes neither: its master hears of the member, too.
+
     Raises Refused if there is no room for a new group or its retry topic; then neither is made.
     """
     topic = names.retry_topic(data.group_name)
@@ -189,7 +191,7 @@ def _create_group(broker: Broker, data: ConsumerData) -> bool:
     group = broker.groups.find(data.group_name)
     if group is None:
         return True
-    if has_topic:
+    if has_topic and not broker.follows_group:
         flag = UNIT_SUB if data.unit_mode else 0
         broker.registration.have_topic(topic, group.retry_queue_nums, sys_flag=flag)
     return group.notify_consumer_ids_changed_enable

@@ -43,6 +43,7 @@ class SentBack(NamedTuple):
 async def send_back(broker: Broker, call: Call[ConsumerSendMsgBack]) -> Reply | None:
     """36: store a message again for its group, delayed or as a dead letter."""
     ask = call.header
+    _check_accepting(broker)  # before a group or a topic is made
     group = broker.admission.group(ask.group)
     if not broker.config.broker_permission & PERM_WRITE:
         raise Refused(
@@ -50,9 +51,9 @@ async def send_back(broker: Broker, call: Call[ConsumerSendMsgBack]) -> Reply | 
         )
     if group.retry_queue_nums <= 0:
         return Reply()
-    _check_accepting(broker)  # before a topic is made
     retry = _retry_topic(broker, group, unit_mode=ask.unit_mode)
     record = await _record(broker, call)
+    _check_accepting(broker)  # it may have changed its role meanwhile, and a dead letter's topic is made next
     most = broker.admission.most_returns(group, ask.max_reconsume_times, call.head.version)
     back = _decide(broker, ask, record, retry, most)
     return await answered(_store(broker, ask.group, record, back))
@@ -108,7 +109,6 @@ def _store(broker: Broker, group: str, record: Record, back: SentBack) -> Result
         properties = encode_properties(back.values)
     except ProtocolError:
         raise Refused(ResponseCode.SYSTEM_ERROR, PutStatus.PROPERTIES_SIZE_EXCEEDED.name) from None
-    _check_accepting(broker)
     put = broker.store.appender.put(
         back.to.topic,
         back.to.queue_id,

@@ -40,7 +40,7 @@ log = structlog.get_logger("eruca.broker")
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 DROPPED_WITH_TOPIC = 64
-"""Queues that a broker of its own deletes in one turn with the topic, before a producer can make it again."""
+"""Queues that a broker that asks nobody deletes in one turn with the topic, before a producer can make it again."""
 REGISTER_WITHIN = 2.0
 """Seconds that an answer waits for nameservers; slower ones get the topic a little later."""
 
@@ -137,7 +137,7 @@ async def _deleted(broker: Broker, topic: str, epoch: int, end: int) -> Reply:
         broker.holds.drop(topic)
         await _saved(broker)
     await all_confirmed(broker, epoch)
-    if topic in broker.topics and (kept := broker.store.reaching_before(topic, end)):
+    if kept := broker.store.reaching_before(topic, end):
         raise Refused(
             ResponseCode.SYSTEM_ERROR,
             f"the topic {topic} was made again while it was deleted, and {kept} of its queues have new messages, and "
@@ -164,10 +164,9 @@ async def _saved(broker: Broker) -> None:
 
 
 def _note_deleted(broker: Broker, topic: str) -> None:
-    """In a group, let the next master delete the queues that it has of a topic that does not exist."""
-    if broker.tables is not None:
-        copied = broker.store.replicator
-        broker.deletions.note(topic, copied.begin_offset, copied.end_offset)
+    """Let the next start, or the next master of the group, delete the queues that it has of a topic that is gone."""
+    log_here = broker.store.replicator
+    broker.deletions.note(topic, log_here.begin_offset, log_here.end_offset)
 
 
 async def _drop_queues(broker: Broker, topic: str, end: int) -> None:
@@ -178,7 +177,7 @@ async def _drop_queues(broker: Broker, topic: str, end: int) -> None:
     """
 
     def drop(most: int | None = DROPPED_AT_ONCE) -> int:
-        gone = topic not in broker.topics and (broker.tables is None or broker.deletions.ends.get(topic) == end)
+        gone = topic not in broker.topics and broker.deletions.ends.get(topic) == end
         return broker.store.drop_topic(topic, most, before=None if gone else end)
 
     try:
@@ -244,7 +243,7 @@ async def drop_unused(broker: Broker, call: Call[Empty]) -> Reply:
     knows. It deletes what the master has deleted when it is elected.
     """
     used = set(broker.topics) | names.SYSTEM_TOPICS
-    if broker.tables is not None and broker.role.is_slave:
+    if broker.follows_group:
         return Reply()
     epoch = leads_surely(broker)
     await all_confirmed(broker, epoch, on_disk=True)

@@ -1,9 +1,11 @@
-"""The topics that a group of brokers has deleted, and where the log ended then; ``deletedTopics.json``.
+"""The topics that a master has deleted, and where its log ended then; ``deletedTopics.json``.
 
-Owns the table. A broker that follows keeps the queues of a topic that the master deletes, since the group may not agree
-to that; when it is elected itself, and the topic is deleted, what its queues have from before is to go, also where the
-topic was made again. Must not know the queues. Invariants: a message behind an offset here is of a later topic of that
-name; no offset is above the end of the log of the master that has the table. Apache's broker has no such file.
+Owns the table. The log keeps the messages of a deleted topic: when queues are built again from it, those come back, and
+are to go before anybody is served, also where the topic was made again. In a group that elects its master all have the
+table: a broker that follows keeps the queues of a topic that the master deletes, since the group may not agree to that;
+when it is elected itself, they go. Must not know the queues. Invariants: a message behind an offset here is of a later
+topic of that name; no offset is above the end of the log of the master that has the table. Apache's broker has no such
+file.
 """
 
 from __future__ import annotations
@@ -44,8 +46,13 @@ class Deletions(SavedState):
         """Read ``deletedTopics.json``. Raises StateUnreadable."""
         self._ends = self._stored(_decode, _KEY) or {}
 
+    def forget(self) -> None:
+        """Know of none from now on: another broker deletes topics, and the log follows that one's."""
+        self._ends = {}
+        self._saver.changed()
+
     def leave(self) -> None:
-        """Know of none, and have no file: the group is left, and the log may be another one when it is joined again."""
+        """As ``forget``, at the start: have no file, either."""
         self._ends = {}
         for path in (self.path, backup_of(self.path)):
             path.unlink(missing_ok=True)

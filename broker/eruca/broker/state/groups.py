@@ -28,7 +28,8 @@ class Groups(SavedState):
 
     ``path`` is ``…/config/subscriptionGroup.json``; ``clock`` returns ms; ``auto_create`` returns whether an unknown
     group is created when it is looked up (autoCreateSubscriptionGroup); ``most`` returns how many groups there may be
-    (maxSubscriptionGroupNum, 0 for any number).
+    (maxSubscriptionGroupNum, 0 for any number), ``decides`` whether this broker makes groups: one that copies another's
+    table makes none.
     """
 
     def __init__(
@@ -37,12 +38,14 @@ class Groups(SavedState):
         clock: Callable[[], int],
         auto_create: Callable[[], bool],
         most: Callable[[], int] = lambda: 0,
+        decides: Callable[[], bool] = lambda: True,
     ) -> None:
         self.version = DataVersion(timestamp=clock())
         self.on_change: Callable[[str], object] = unheard
         self._clock = clock
         self._auto_create = auto_create
         self._most = most
+        self._decides = decides
         self._table = {
             name: SubscriptionGroupConfig(group_name=name, consume_broadcast_enable=True)
             for name in names.SYSTEM_GROUPS
@@ -61,14 +64,16 @@ class Groups(SavedState):
     def find(self, name: str) -> SubscriptionGroupConfig | None:
         """The settings of a group, which is created if that is allowed; else None if it does not exist.
 
+        Where another broker decides, one that would be created has the settings of a new group, and is not made here.
         Raises Refused as ``need_room``.
         """
         config = self._table.get(name)
         if config is None and self.comes_by_itself(name):
             self.need_room(name)
             config = SubscriptionGroupConfig(group_name=name)
-            self.put(config)
-            log.info("group_created", group=name)
+            if self._decides():
+                self.put(config)
+                log.info("group_created", group=name)
         return config
 
     def comes_by_itself(self, name: str) -> bool:

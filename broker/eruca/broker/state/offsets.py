@@ -112,10 +112,12 @@ class Offsets(SavedState):
         With ``topic`` only those in it.
         """
         lowered = 0
-        for key, queues in self._table.items():
+        keys = self._table if topic is None else [f"{topic}@{group}" for group in self._groups.get(topic, ())]
+        for key in keys:
             name, group = _split(key)
-            if group == without or topic not in (None, name):
+            if group == without:
                 continue
+            queues = self._table[key]
             for queue_id, offset in queues.items():
                 if offset > (end := end_of(name, queue_id)):
                     queues[queue_id] = end

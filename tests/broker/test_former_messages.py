@@ -1,0 +1,112 @@
+"""What a topic had before it was deleted does not come back when the queues are built again from the log."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from eruca.broker.config import BrokerRole
+from tests.support.desk import Desk
+
+MAKE, DELETE, CLEAN = 17, 215, 316
+TOPIC = {
+    **{"topic": "T", "defaultTopic": "TBW102", "readQueueNums": "2", "writeQueueNums": "2", "perm": "6"},
+    **{"topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"},
+}
+
+
+@pytest.mark.parametrize("made_again", [True, False])
+@pytest.mark.parametrize("written", [True, False])
+async def test_a_deletion_holds_where_the_broker_is_killed_behind_it(
+    desk: Desk, tmp_path: Path, *, made_again: bool, written: bool
+) -> None:
+    desk.topic("T", 2)
+    desk.topic("U")
+    desk.store("U", 0, 0, body=b"other")
+    desk.store("T", 0, 0, 0, 0, body=b"old")
+    if written:
+        desk.broker.store.housekeeping.persist()
+    assert (await desk.ask(DELETE, {"topic": "T"})).code == 0
+    if made_again:
+        assert (await desk.ask(MAKE, TOPIC)).code == 0
+        desk.store("T", 1, 0, body=b"new")
+    async with killed(desk, tmp_path / "killed") as again:
+        assert (bodies(again, "T", 0), bodies(again, "U", 0)) == ([], [b"other"])
+        assert bodies(again, "T", 1) == ([b"new"] if made_again else [])
+        again.topic("T", 2)
+        again.store("T", 0, 0, body=b"newer")
+        assert bodies(again, "T", 0) == [b"newer"]
+
+
+@pytest.mark.parametrize("lost", ["consumequeue", "index"])
+async def test_a_deletion_of_long_ago_holds_where_the_queues_are_built_again(desk: Desk, lost: str) -> None:
+    desk.topic("T", 2)
+    desk.store("T", 0, 0, 0, body=b"old")
+    assert (await desk.ask(DELETE, {"topic": "T"})).code == 0
+    await desk.restart()
+    desk.topic("T", 2)
+    desk.store("T", 1, 0, body=b"new")
+    await desk.stop()
+    shutil.rmtree(desk.folder / "store" / lost)
+    await desk.start()
+    assert (bodies(desk, "T", 0), bodies(desk, "T", 1)) == ([], [b"new"])
+
+
+async def test_unused_queues_that_were_deleted_do_not_come_back(desk: Desk) -> None:
+    desk.topic("T")
+    desk.topic("U")
+    desk.store("T", 0, 0, body=b"old")
+    desk.store("U", 0, 0, body=b"other")
+    desk.broker.topics.remove("T")
+    assert (await desk.ask(CLEAN)).code == 0
+    desk.topic("T")
+    await desk.stop()
+    shutil.rmtree(desk.folder / "store" / "consumequeue")
+    await desk.start()
+    assert (bodies(desk, "T", 0), bodies(desk, "U", 0)) == ([], [b"other"])
+
+
+async def test_a_log_that_lost_its_end_keeps_what_comes_there_later(desk: Desk) -> None:
+    """As when the power fails: the deletion was noted behind the end that the log has now."""
+    desk.topic("U")
+    desk.topic("T")
+    desk.store("U", 0, 0, body=b"kept")
+    put = desk.store("T", 0, 0, body=b"old")
+    desk.store("U", 0, *[0] * 20, body=b"lost")
+    assert (await desk.ask(DELETE, {"topic": "T"})).code == 0
+    await desk.stop()
+    file = sorted((desk.folder / "store" / "commitlog").iterdir())[0]
+    with file.open("r+b") as log:
+        size = log.seek(0, 2)
+        log.truncate(put.end_offset)
+        log.truncate(size)
+    shutil.rmtree(desk.folder / "store" / "consumequeue")
+    await desk.start()
+    desk.topic("T")
+    desk.store("T", 0, 0, body=b"new")
+    await desk.restart()
+    assert (bodies(desk, "T", 0), bodies(desk, "U", 0)) == ([b"new"], [b"kept"])
+
+
+async def test_a_slave_of_a_pair_knows_of_no_deletions(desk: Desk) -> None:
+    desk.topic("T")
+    desk.store("T", 0, 0, body=b"old")
+    assert (await desk.ask(DELETE, {"topic": "T"})).code == 0
+    await desk.stop()
+    tables = desk.folder / "store" / "config"
+    assert (tables / "deletedTopics.json").exists()
+    desk.config.store.broker_role, desk.config.broker_id = BrokerRole.SLAVE, 1
+    await desk.start()
+    assert list(tables.glob("deletedTopics*")) == []
+
+
+def killed(desk: Desk, folder: Path) -> Desk:
+    """A broker on the files that this one has now."""
+    shutil.copytree(desk.folder / "store", folder / "store")
+    return Desk(folder)
+
+
+def bodies(desk: Desk, topic: str, queue_id: int) -> list[bytes]:
+    return [record.body for record in desk.records(topic, queue_id)]
