@@ -332,6 +332,24 @@ def test_a_body_that_holds_a_record_is_not_taken_for_one(tmp_path: Path) -> None
     store.close()
 
 
+def test_a_damaged_size_covers_no_sound_record(tmp_path: Path) -> None:
+    """One bit of it leads over the next record to where another one begins."""
+    store = open_store(tmp_path)
+    first = put(store, "T", 0, b"first" * 10)
+    size = put(store, "T", 0, b"second" + bytes(256 - 98)) - first
+    third = put(store, "T", 0, b"third")
+    store.close()
+    assert third - first == size + 256 and not size & 256
+    with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as log:
+        log.seek(first)
+        log.write((size | 256).to_bytes(4, "big"))
+
+    store = open_store(tmp_path)
+    assert [(one.start, one.end) for one in store.recovery.damages] == [(first, first + size)]
+    assert [body[:6] for body in bodies(store, "T", 0)] == [b"second", b"third"]
+    store.close()
+
+
 def test_a_topic_deleted_and_made_again_is_rebuilt_with_its_later_messages(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     for number in range(5):

@@ -141,10 +141,10 @@ class Scan:
 
     def _following(self, segment: Segment, at: int) -> int | None:
         """Where the next sound record or the blank one begins after an unsound one at ``at``."""
-        head = _bytes_of(segment, at, at + 36)
-        if segment.size - at >= MIN_RECORD_SIZE and head[28:36] == (segment.start + at).to_bytes(8, "big"):
-            jump = at + int.from_bytes(head[:4], "big")
-            if jump > at and jump <= segment.size and self._begins(segment, jump):
+        damaged = _record_at(segment, at, check_crc=False)
+        if damaged is not None:  # its lengths agree, so they are right; its body may hold the bytes of a record
+            jump = at + damaged.size
+            if self._begins(segment, jump):
                 return jump
         candidates = (candidate for candidate in magics(segment, at + 4) if candidate > at)
         return next((candidate for candidate in candidates if self._begins(segment, candidate)), None)
