@@ -121,6 +121,39 @@ async def test_a_queues_last_file_goes_too_when_later_units_are_only_in_memory(t
     store.close()
 
 
+NEGATIVE = (-1).to_bytes(8, "big", signed=True) + (100).to_bytes(4, "big") + bytes(8)
+
+
+@pytest.mark.parametrize("what", [bytes(20), NEGATIVE], ids=["zero", "negative"])
+@pytest.mark.parametrize(
+    ("first", "end", "begin"),
+    [(29, 31, 20), (24, 30, 20), (22, 38, 20), (20, 30, 20), (15, 25, 15), (0, 25, 0), (10, 20, 10), (0, 10, 20)],
+)
+def test_units_that_lead_nowhere_let_no_queue_begin_later(
+    tmp_path: Path, first: int, end: int, begin: int, what: bytes
+) -> None:
+    """The messages of those that lie directly before the first one that the log has may be there still."""
+    store = open_store(tmp_path)
+    for number in range(20):
+        put(store, "T", 0, b"%d" % number)
+    while put(store, "Filler", 0, bytes(3000)) < 8192:
+        pass
+    for number in range(20, 40):
+        put(store, "T", 0, b"%d" % number)
+    store.close()
+    for index in range(first, end):
+        with (tmp_path / f"consumequeue/T/0/{index // 20 * 400:020d}").open("r+b") as units:
+            units.seek(index % 20 * 20)
+            units.write(what)
+
+    store = open_store(tmp_path)
+    store.commit_log.forget_oldest(1)
+    for _ in range(2):
+        store.housekeeping.move_min_offsets()
+        assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (begin, 40)
+    store.close()
+
+
 def test_queues_older_than_the_log_can_be_dropped(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     put(store, "Old", 0, b"x")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from eruca.broker.store import Store, StoreConfig, StoreLocked, Verification, verify
-from tests.support.stores import Clock, put, small_config
+from tests.support.stores import Clock, put, queue_units, small_config
 
 
 @pytest.fixture
@@ -73,6 +73,17 @@ def test_a_wrong_unit(root: Path, config: StoreConfig) -> None:
     assert {finding.path for finding in result.findings} == {queue}
     assert sentences(result)[0].startswith("unit 3 says")
     assert "unit 5 points to offset" in sentences(result)[1]
+
+
+def test_a_zero_unit_where_a_queue_begins(root: Path, config: StoreConfig) -> None:
+    """The log begins later, and may have the message of the unit."""
+    (root / "commitlog" / ("0" * 20)).unlink()
+    assert verify(root, config).sound
+    units = queue_units(root)["T/0"]
+    first = next(at for at in range(0, len(units), 20) if int.from_bytes(units[at : at + 8], "big") >= 8192)
+    change(root / "consumequeue" / "T" / "0" / f"{first // 400 * 400:020d}", first % 400, bytes(20))
+    (found,) = sentences(verify(root, config))
+    assert found.startswith(f"unit {first // 20} ")
 
 
 def test_files_that_are_missing_or_short(root: Path, config: StoreConfig) -> None:

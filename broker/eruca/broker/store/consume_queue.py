@@ -19,6 +19,14 @@ BLANK_UNIT = UNIT_FORM.pack(0, BLANK_SIZE_MARK, 0)
 """Fills the head of a file whose queue begins later than the file."""
 
 
+def place_of(unit: tuple[int, int, int] | None) -> int | None:
+    """Where in the log the record of a unit lies; None for one that can lead to no record: it is not there, is blank,
+    has no size, as one that is zero, or a negative place."""
+    if unit is None or unit[1] <= 0 or unit[1] == BLANK_SIZE_MARK or unit[0] < 0:
+        return None
+    return unit[0]
+
+
 @lru_cache(maxsize=4096)
 def tag_code(tags: bytes) -> int:
     """What a unit stores of a message's tag: its hash code; 0 without a tag."""

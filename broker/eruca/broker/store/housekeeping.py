@@ -265,10 +265,11 @@ class Housekeeping:
             self.begin_at(queue, first)
 
     def later_beginnings(self, queues: Iterable[ConsumeQueue]) -> list[tuple[ConsumeQueue, int]]:
-        """Those of the queues whose first messages are gone, with the offset of the first that is left; any thread."""
+        """Those of the queues whose first messages are gone, with the offset of the first that is left, or may be;
+        any thread."""
         oldest = self._log.min_offset
         return [
-            (queue, self._queues.first_from(queue, oldest))
+            (queue, self._queues.beginning_from(queue, oldest))
             for queue in queues
             if not self._queues.begins_at_or_after(queue, oldest)
         ]

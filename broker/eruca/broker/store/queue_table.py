@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Lock
 
 from eruca.broker.store.config import CONSUME_QUEUE_UNIT as UNIT
-from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, BLANK_UNIT, UNIT_FORM, ConsumeQueue
+from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, BLANK_UNIT, UNIT_FORM, ConsumeQueue, place_of
 from eruca.broker.store.file_system import FileSystem, Unflushed
 from eruca.broker.store.queue_file import NEWEST, count_units, file_of, starts_in
 from eruca.protocol.names import is_legal
@@ -248,12 +248,16 @@ class QueueTable:
         data = self.units(queue, index, 1, wait=wait)
         return UNIT_FORM.unpack(data) if len(data) == UNIT else None
 
-    def _alone(self, queue: ConsumeQueue, index: int) -> tuple[int, int, int] | None:
-        """As ``unit``, without read-ahead and without the cache: for one look at each of many queues."""
+    def _looked_at(self, queue: ConsumeQueue, index: int, count: int) -> bytes:
+        """As ``units``, without read-ahead and without the cache: for one look at each of many queues."""
         cache_start, cached = queue.cache
         if index >= queue.tail_start or 0 <= (index - cache_start) * UNIT < len(cached):
-            return self.unit(queue, index)
-        data = self._read(queue, index, 1, wait=True) if 0 <= index < queue.max_offset else b""
+            return self.units(queue, index, count)
+        return self._read(queue, index, min(count, max(queue.written - index, 1)), wait=True)
+
+    def _alone(self, queue: ConsumeQueue, index: int) -> tuple[int, int, int] | None:
+        """As ``unit``, read as ``_looked_at`` does."""
+        data = self._looked_at(queue, index, 1) if 0 <= index < self.end_of(queue) else b""
         return UNIT_FORM.unpack(data) if len(data) == UNIT else None
 
     def begins_at_or_after(self, queue: ConsumeQueue, physical_offset: int) -> bool:
@@ -266,24 +270,57 @@ class QueueTable:
         return self._alone(queue, queue.max_offset - 1)
 
     def first_from(self, queue: ConsumeQueue, physical_offset: int) -> int:
-        """Index of the first unit at or after a commit log offset, blank ones left out."""
-        starts = self.file_starts(queue)
-        first = low = starts[0] // UNIT if starts else queue.tail_start
+        """Index of the first unit at or after a commit log offset; left out are blank ones, and those that do not say
+        where their messages lie."""
+        low = first = self._first_index(queue)
         high = end = queue.max_offset
-        while low < high:
+        while low < high:  # all units below ``low`` that say it are before the offset, and none from ``high`` on is
             middle = (low + high) // 2
-            if self._is_before(queue, middle, physical_offset):
-                low = middle + 1
+            index, place = next(self._saying(queue, middle, high), (high, physical_offset))
+            if place < physical_offset:
+                low = index + 1
             else:
                 high = middle
-        if low - 2 < first or self._is_before(queue, low - 2, physical_offset):
-            return low
-        # the unit before is damaged and misled the halving
-        return next((n for n in range(first, end) if not self._is_before(queue, n, physical_offset)), end)
+        known = self._last_saying(queue, first, low - 1)
+        if known is not None and known[1] >= physical_offset:  # the unit before is damaged and misled the halving
+            low = first
+        return next((index for index, place in self._saying(queue, low, end) if place >= physical_offset), end)
 
-    def _is_before(self, queue: ConsumeQueue, index: int, physical_offset: int) -> bool:
-        unit = self._alone(queue, index)
-        return unit is None or 0 <= unit[0] < physical_offset or unit[1] == BLANK_SIZE_MARK
+    def beginning_from(self, queue: ConsumeQueue, physical_offset: int) -> int:
+        """As ``first_from``, or the first of the units directly before it that do not say where their messages lie:
+        they may lie there, too."""
+        first = self._first_index(queue)
+        known = self._last_saying(queue, first, self.first_from(queue, physical_offset))
+        return first if known is None else known[0] + 1
+
+    def _first_index(self, queue: ConsumeQueue) -> int:
+        starts = self.file_starts(queue)
+        return starts[0] // UNIT if starts else queue.tail_start
+
+    def _saying(self, queue: ConsumeQueue, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """Index and place of the units in a range that say where their messages lie; the place of a blank one is -1."""
+        count, per_file = 1, self.file_size // UNIT
+        while begin < end:
+            data = self._looked_at(queue, begin, min(count, end - begin))
+            found = len(data) // UNIT
+            for index, unit in enumerate(UNIT_FORM.iter_unpack(data[: found * UNIT]), begin):
+                place = -1 if unit[1] == BLANK_SIZE_MARK else place_of(unit)
+                if place is not None:
+                    yield index, place
+            begin += found or per_file - begin % per_file
+            count = min(2 * count, _CACHE_UNITS)
+
+    def _last_saying(self, queue: ConsumeQueue, begin: int, end: int) -> tuple[int, int] | None:
+        """The last of them; None without one."""
+        count = 1
+        while end > begin:
+            start = max(begin, end - count)
+            found = list(self._saying(queue, start, end))
+            if found:
+                return found[-1]
+            end = start
+            count = min(2 * count, _CACHE_UNITS)
+        return None
 
     def units_before(self, queue: ConsumeQueue, physical_offset: int) -> int:
         """One after the queue's last unit before a commit log offset."""

@@ -218,7 +218,7 @@ class _Check:
                 self._verify_unit(queue, index)
 
     def _unseen(self, queue: ConsumeQueue) -> Iterator[int]:
-        first = self._queues.first_from(queue, self._log.min_offset)
+        first = self._queues.beginning_from(queue, self._log.min_offset)
         seen = self._seen.get(queue, bytearray(queue.max_offset))
         index = seen.find(0, first)
         while index >= 0:
