@@ -6,7 +6,6 @@ time is new. Must not know when a message is due. Facts: ScheduleMessageService.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 import structlog
@@ -38,26 +37,7 @@ def record_at(store: Store, physical_offset: int) -> Record | None:
         return None
 
 
-def records(
-    store: Store, topic: str, queue_id: int = 0, begin: int = 0, without: Container[int] = ()
-) -> Iterator[tuple[int, Record]]:
-    """What a queue has from ``begin`` on until now, with its offsets; what is damaged or lost is left out."""
-    for offset in range(max(begin, store.min_offset(topic, queue_id)), store.max_offset(topic, queue_id)):
-        record = None if offset in without else queued(store, topic, queue_id, offset)
-        if record is not None:
-            yield offset, record
-
-
-def queued(store: Store, topic: str, queue_id: int, offset: int) -> Record | None:
-    """The record to which the unit of a queue leads; None where it leads to no record of its own.
-
-    A unit that is zero names the beginning of the log, and so a record of another queue.
-    """
-    unit = store.unit(topic, queue_id, offset)
-    return None if unit is None else _record_of(store, topic, queue_id, offset, unit[0])
-
-
-def _record_of(store: Store, topic: str, queue_id: int, offset: int, physical_offset: int) -> Record | None:
+def record_of(store: Store, topic: str, queue_id: int, offset: int, physical_offset: int) -> Record | None:
     """The record at an offset of the log; None if it is damaged or lost, or is not the one at this place of a queue."""
     record = record_at(store, physical_offset)
     if record is None or (record.topic, record.queue_id, record.queue_offset) != (topic, queue_id, offset):
@@ -70,7 +50,7 @@ def waiting_at(store: Store, topic: str, queue_id: int, offset: int, physical_of
 
     A half message is discarded, as in 4.9.7: nothing would ever decide it.
     """
-    record = _record_of(store, topic, queue_id, offset, physical_offset)
+    record = record_of(store, topic, queue_id, offset, physical_offset)
     if record is None:
         fault = "its record is lost"
     else:
