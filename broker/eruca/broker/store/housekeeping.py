@@ -21,7 +21,7 @@ import structlog
 from eruca.broker.store.appender import Appender
 from eruca.broker.store.commit_log import CommitLog
 from eruca.broker.store.config import CONSUME_QUEUE_UNIT, StoreConfig
-from eruca.broker.store.consume_queue import BLANK_SIZE_MARK, ConsumeQueue
+from eruca.broker.store.consume_queue import ConsumeQueue, place_of
 from eruca.broker.store.dispatch import Dispatch
 from eruca.broker.store.file_system import FileSystem, Unflushed
 from eruca.broker.store.flush import Flush
@@ -313,8 +313,8 @@ class Housekeeping:
         found = []
         for (topic, _), queue in self._queues.queues.items():
             whole = topic in ends and queue.next_offset <= queue.max_offset
-            unit = self._queues.last_unit(queue) if whole else None
-            if unit is not None and unit[1] != BLANK_SIZE_MARK and unit[0] < ends[topic]:
+            place = place_of(self._queues.last_unit(queue)) if whole else None
+            if place is not None and place < ends[topic]:
                 found.append(queue)
         return found
 
@@ -322,7 +322,8 @@ class Housekeeping:
         """How many queues of a topic have messages from before a commit log offset."""
         queues = [queue for (name, _), queue in self._queues.queues.items() if name == topic]
         oldest = [self._queues.unit(queue, queue.min_offset) for queue in queues]
-        return sum(unit is not None and unit[1] != BLANK_SIZE_MARK and unit[0] < physical_offset for unit in oldest)
+        places = [place_of(unit) for unit in oldest]
+        return sum(place is not None and place < physical_offset for place in places)
 
     def drop_expired_queues(self, keys: Iterable[tuple[str, int]]) -> int:
         """Delete those of the queues whose newest message is older than the log; returns how many."""
@@ -330,8 +331,8 @@ class Housekeeping:
         gone = []
         for key in keys:
             queue = self._queues.queues.get(key)
-            unit = self._queues.last_unit(queue) if queue is not None else None
-            if queue is not None and unit is not None and unit[0] < oldest:
+            place = place_of(self._queues.last_unit(queue)) if queue is not None else None
+            if queue is not None and place is not None and place < oldest:
                 gone.append(queue)
         self.drop(gone)
         return len(gone)
