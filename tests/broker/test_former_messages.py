@@ -110,3 +110,27 @@ def killed(desk: Desk, folder: Path) -> Desk:
 
 def bodies(desk: Desk, topic: str, queue_id: int) -> list[bytes]:
     return [record.body for record in desk.records(topic, queue_id)]
+
+
+@pytest.mark.parametrize("how", ["clean start", "queues built again"])
+async def test_one_damaged_unit_hides_no_other_message_of_a_topic_that_was_made_again(desk: Desk, how: str) -> None:
+    """The newest one leads to before the deletion."""
+    desk.topic("T")
+    desk.topic("U")
+    for topic in ("T", "U"):
+        desk.store(topic, 0, *[0] * 10, body=b"old")
+    assert (await desk.ask(DELETE, {"topic": "T"})).code == 0
+    desk.topic("T")
+    desk.store("T", 0, *[0] * 3, body=b"new")
+    await desk.stop()
+    file = next((desk.folder / "store" / "consumequeue" / "T" / "0").iterdir())
+    with file.open("r+b") as units:
+        units.seek(2 * 20)
+        units.write(bytes(8))
+    if how == "queues built again":
+        shutil.rmtree(desk.folder / "store" / "consumequeue" / "U")
+    await desk.start()
+    assert desk.broker.store.max_offset("T", 0) == 3
+    assert desk.store("T", 0, 0, body=b"newer").queue_offset == 3
+    read = [await desk.broker.store.get_cold("T", 0, offset, 1) for offset in (0, 1, 3)]
+    assert [got.message_count for got in read] == [1, 1, 1]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
 
 import structlog
 
@@ -20,6 +19,7 @@ from eruca.broker.broker import Broker
 from eruca.broker.services.periodic import repeated
 from eruca.broker.services.ports import bound_again
 from eruca.broker.services.role import Wanted
+from eruca.broker.store.consume_queue import ConsumeQueue
 from eruca.broker.store.housekeeping import DROPPED_AT_ONCE
 from eruca.protocol import api, names
 from eruca.protocol.headers.clients import OfConsumerGroup
@@ -55,8 +55,7 @@ class Duties:
         if broker.role.is_slave:
             broker.delays.stand_by()
         else:
-            for _ in self._drop_deleted():
-                pass
+            self._drop_all(self._former_queues(broker.store.recovery.begin_offset))
             try:
                 broker.deletions.save()
             except OSError as error:
@@ -205,6 +204,7 @@ class Duties:
         if not self._elects:  # else it may be elected again before it has followed another one
             broker.locks.clear()
             broker.deletions.forget()
+            await self._deletions_saved()
         part = broker.group_part
         disk_failed = part is not None and part.disk_failed  # who waits for the disk answers no client
         if not disk_failed:
@@ -238,12 +238,11 @@ class Duties:
             broker.locks.renew(broker.monotonic())
         else:
             broker.locks.clear()
-        for _ in self._drop_deleted():
+        former = self._former_queues()
+        for begin in range(0, len(former), DROPPED_AT_ONCE):
+            self._drop_all(former[begin : begin + DROPPED_AT_ONCE])
             await asyncio.sleep(0)  # the mastership is held meanwhile
-        try:
-            await broker.deletions.saved()
-        except OSError as error:
-            _not_saved(error)
+        await self._deletions_saved()
         await broker.halves.rebuild_in_steps()
         self._begin_to_lead()
         self._fit_offsets("the former master had messages that are not here")
@@ -253,23 +252,32 @@ class Duties:
             broker.ha_access.start()
         await self._notify_consumers()
 
-    def _drop_deleted(self) -> Iterator[None]:
-        """Delete the queues of deleted topics, some after the other; what comes from here on is of no such topic."""
+    def _former_queues(self, since: int = -1) -> list[ConsumeQueue]:
+        """The queues of deleted topics that have nothing else; what comes from here on is of no such topic.
+
+        With ``since`` only those of topics that were deleted behind that offset of the log: those of others are not
+        built again from there.
+        """
         broker = self._broker
         broker.deletions.settle(broker.store.commit_log.min_offset, broker.store.replicator.end_offset)
         broker.store.drain()
-        older = broker.store.housekeeping.older_queues(broker.deletions.ends)
-        fault = None
-        for begin in range(0, len(older), DROPPED_AT_ONCE):
-            try:
-                broker.store.housekeeping.drop(older[begin : begin + DROPPED_AT_ONCE])
-            except OSError as error:  # the queues are gone, and the mark counts them still
-                fault = error
-            yield
-        if fault is not None:
-            _not_saved(fault)
-        if older:
-            log.info("deleted_topics_dropped", topics=sorted({queue.topic for queue in older}))
+        ends = {topic: end for topic, end in broker.deletions.ends.items() if end > since}
+        return broker.store.housekeeping.older_queues(ends)
+
+    def _drop_all(self, queues: list[ConsumeQueue]) -> None:
+        """Delete queues of deleted topics."""
+        try:
+            self._broker.store.housekeeping.drop(queues)
+        except OSError as error:  # the queues are gone, and the mark counts them still
+            _not_saved(error)
+        if queues:
+            log.info("deleted_topics_dropped", topics=sorted({queue.topic for queue in queues}))
+
+    async def _deletions_saved(self) -> None:
+        try:
+            await self._broker.deletions.saved()
+        except OSError as error:
+            _not_saved(error)
 
     async def _notify_consumers(self) -> None:
         """Have consumers look at their group (40), each once: their pulls may wait at a former master that hangs."""

@@ -397,3 +397,23 @@ def test_without_a_log_the_queues_go(tmp_path: Path) -> None:
     store.drain()
     assert bodies(store, "T", 0) == [b"anew"]
     store.close()
+
+
+@pytest.mark.parametrize("at", [20, 22, 25])
+def test_a_damaged_queue_offset_costs_that_message_alone(tmp_path: Path, at: int) -> None:
+    """No CRC covers it. The log has no room for what would stand before the message, nor the machine for the units."""
+    store = open_store(tmp_path)
+    fill(store, 40)
+    store.drain()
+    unit = store.unit("T", 0, 10)
+    assert unit is not None
+    store.close()
+    spoil(tmp_path, unit[0] + at, 1)
+    shutil.rmtree(tmp_path / "consumequeue")
+    store = Store(small_config(tmp_path))
+    report = store.open()
+    assert report.lost_units == [("T", 0, 10)]
+    wanted = expected(40, 0)
+    assert bodies(store, "T", 0) == wanted[:10] + wanted[11:]
+    assert bodies(store, "T", 1) == expected(40, 1)
+    store.close()

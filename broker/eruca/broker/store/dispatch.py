@@ -14,13 +14,14 @@ from typing import Final
 import structlog
 
 from eruca.broker.store import native
-from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue, tag_code
+from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue, place_of, tag_code
 from eruca.broker.store.index import Index
 from eruca.broker.store.layout import Request
 from eruca.broker.store.queue_table import QueueTable
 from eruca.protocol.message import TRANSACTION_PREPARED
 from eruca.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from eruca.protocol.properties_text import get
+from eruca.protocol.record import MIN_RECORD_SIZE
 from eruca.remoting.descriptors import reason
 
 Arrival = Callable[[str, int, int, list[int]], None]
@@ -159,14 +160,18 @@ class Dispatch:
             touched.add(queue)
 
     def _close_gap(self, queue: ConsumeQueue, queue_offset: int, unit: bytes) -> bool:
-        """Fill the units between a queue's end and a later message; False for one that is there already.
+        """Fill the units between a queue's end and a later message; False for one that is there already, or that has an
+        impossible offset.
 
         A queue whose older messages were deleted begins at the message; else each lost unit
         repeats the unit of the next message that is left.
         """
-        end = queue.max_offset
+        end, position = queue.max_offset, UNIT_FORM.unpack(unit)[0]
+        if self._is_impossible(queue, queue_offset, position):
+            log.error("queue_offset_damaged", topic=queue.topic, queue_id=queue.queue_id, physical_offset=position)
+            return False
         if queue_offset < end:
-            if not self._is_made_again(queue, queue_offset, UNIT_FORM.unpack(unit)[0]):
+            if not self._is_made_again(queue, queue_offset, position):
                 return False
             self._queues.write_out(queue)
             self._queues.begin_again(queue, queue_offset)
@@ -178,6 +183,15 @@ class Dispatch:
             queue.lost.update(range(end, queue_offset))
             self.lost_units += [(queue.topic, queue.queue_id, offset) for offset in range(end, queue_offset)]
         return True
+
+    def _is_impossible(self, queue: ConsumeQueue, queue_offset: int, position: int) -> bool:
+        """Whether the log has no room for the messages that would lie before this one and behind the queue's last one.
+        An empty queue may begin anywhere, where the beginning of the log was deleted."""
+        end = queue.max_offset
+        if queue_offset < 0 or (not end and self.log_begins_later):
+            return queue_offset < 0
+        last = place_of(self._queues.last_unit(queue)) or 0
+        return (queue_offset - end) * MIN_RECORD_SIZE > max(position - last, 0)
 
     def _is_made_again(self, queue: ConsumeQueue, queue_offset: int, position: int) -> bool:
         """Whether a message belongs to a topic that was deleted and made again: then it holds, and not the earlier ones

@@ -9,7 +9,7 @@ it claims as flushed only what was flushed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from itertools import islice
@@ -29,6 +29,7 @@ from eruca.broker.store.index import Index
 from eruca.broker.store.marks import Checkpoint, Mark, write_checkpoint, write_mark
 from eruca.broker.store.queue_table import QueueTable
 from eruca.broker.store.retention import HOUR, ClockWatch, Disk, LogFile, disk_of, disk_refusal, expendable
+from eruca.broker.store.scan import record_at
 from eruca.broker.store.segment import Segment
 
 DROPPED_AT_ONCE = 8
@@ -298,7 +299,7 @@ class Housekeeping:
             ids = sorted(queue_id for name, queue_id in self._queues.queues if name == topic)[:most]
             gone = [self._queues.queues[topic, queue_id] for queue_id in ids]
         else:
-            gone = self.older_queues({topic: before})[:most]
+            gone = list(islice(self._older_queues({topic: before}), most))
         self.drop(gone)
         return len(gone)
 
@@ -309,14 +310,25 @@ class Housekeeping:
         return sorted({queue.topic for queue in gone})
 
     def older_queues(self, ends: Mapping[str, int]) -> list[ConsumeQueue]:
-        """The queues whose newest message lies before its topic's offset in ``ends``; none that has others to come."""
-        found = []
+        """The queues whose newest message lies before its topic's offset in ``ends``; none that has others to come, nor
+        one whose newest unit is damaged, and does not lead to that message."""
+        return list(self._older_queues(ends))
+
+    def _older_queues(self, ends: Mapping[str, int]) -> Iterator[ConsumeQueue]:
         for (topic, _), queue in self._queues.queues.items():
             whole = topic in ends and queue.next_offset <= queue.max_offset
             place = place_of(self._queues.last_unit(queue)) if whole else None
-            if place is not None and place < ends[topic]:
-                found.append(queue)
-        return found
+            if place is not None and place < ends[topic] and self._is_newest(queue, place):
+                yield queue
+
+    def _is_newest(self, queue: ConsumeQueue, place: int) -> bool:
+        """Whether a queue's newest message lies there, or lay there before the log began."""
+        if place < self._log.min_offset:
+            return True
+        segment = self._log.segment_of(place)
+        record = None if segment is None else record_at(segment, place - segment.start, check_crc=False)
+        newest = (queue.topic, queue.queue_id, queue.max_offset - 1)
+        return record is not None and (record.topic, record.queue_id, record.queue_offset) == newest
 
     def reaching_before(self, topic: str, physical_offset: int) -> int:
         """How many queues of a topic have messages from before a commit log offset."""

@@ -29,6 +29,8 @@ from eruca.remoting.operating_system import open_file
 _OPEN_FILES, _SHARE = 256, 8
 """The number of files that are open at a time, or the eighth part of the descriptors where these are few."""
 _CACHE_UNITS = 800
+_LOOKED_AT = 12_800
+"""Units that are read at once where many say nothing."""
 _CACHED_IN_ALL = 800_000
 _MAX_TAIL = 65_536
 
@@ -303,12 +305,13 @@ class QueueTable:
         while begin < end:
             data = self._looked_at(queue, begin, min(count, end - begin))
             found = len(data) // UNIT
-            for index, unit in enumerate(UNIT_FORM.iter_unpack(data[: found * UNIT]), begin):
+            said = data[: found * UNIT] if data.strip(b"\0") else b""
+            for index, unit in enumerate(UNIT_FORM.iter_unpack(said), begin):
                 place = -1 if unit[1] == BLANK_SIZE_MARK else place_of(unit)
                 if place is not None:
                     yield index, place
             begin += found or per_file - begin % per_file
-            count = min(2 * count, _CACHE_UNITS)
+            count = min(2 * count, _LOOKED_AT)
 
     def _last_saying(self, queue: ConsumeQueue, begin: int, end: int) -> tuple[int, int] | None:
         """The last of them; None without one."""
@@ -319,7 +322,7 @@ class QueueTable:
             if found:
                 return found[-1]
             end = start
-            count = min(2 * count, _CACHE_UNITS)
+            count = min(2 * count, _LOOKED_AT)
         return None
 
     def units_before(self, queue: ConsumeQueue, physical_offset: int) -> int:

@@ -141,7 +141,7 @@ class Scan:
 
     def _following(self, segment: Segment, at: int) -> int | None:
         """Where the next sound record or the blank one begins after an unsound one at ``at``."""
-        damaged = _record_at(segment, at, check_crc=False)
+        damaged = record_at(segment, at, check_crc=False)
         if damaged is not None:  # its lengths agree, so they are right; its body may hold the bytes of a record
             jump = at + damaged.size
             if self._begins(segment, jump):
@@ -153,7 +153,7 @@ class Scan:
         self._reached(segment.start + at)
         if segment.size - at >= 8 and self._is_blank(segment, at):
             return True
-        record = _record_at(segment, at, check_crc=self._check_crc)
+        record = record_at(segment, at, check_crc=self._check_crc)
         return record is not None and not self._is_torn(segment, at, record)
 
     def _is_torn(self, segment: Segment, at: int, record: Record) -> bool:
@@ -186,7 +186,8 @@ def _bytes_of(segment: Segment, start: int, stop: int) -> bytes:
     return segment.read(start, min(stop, segment.size) - start, wait=True)
 
 
-def _record_at(segment: Segment, at: int, *, check_crc: bool = True) -> Record | None:
+def record_at(segment: Segment, at: int, *, check_crc: bool = True) -> Record | None:
+    """The sound record that begins there in a file, as ``sound_record``."""
     size = int.from_bytes(_bytes_of(segment, at, at + 4), "big")
     if not MIN_RECORD_SIZE <= size <= min(_LARGEST, segment.size - at):
         return None
@@ -265,6 +266,6 @@ def find_record(log: CommitLog, offset: int) -> int | None:
         return None
     at = offset - segment.start
     for candidate in magics(segment, at):
-        if candidate >= at and _record_at(segment, candidate) is not None:
+        if candidate >= at and record_at(segment, candidate) is not None:
             return segment.start + candidate
     return None
