@@ -134,3 +134,30 @@ async def test_one_damaged_unit_hides_no_other_message_of_a_topic_that_was_made_
     assert desk.store("T", 0, 0, body=b"newer").queue_offset == 3
     read = [await desk.broker.store.get_cold("T", 0, offset, 1) for offset in (0, 1, 3)]
     assert [got.message_count for got in read] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+async def test_queues_whose_folders_are_back_go_at_the_next_start(desk: Desk, tmp_path: Path, *, damaged: bool) -> None:
+    """As after a power failure: the mark is at the end of the log, so nothing is built again. The newest message may be
+    damaged."""
+    desk.topic("T")
+    put = [desk.store("T", 0, 0, body=b"old") for _ in range(3)][-1]
+    await desk.stop()
+    store = desk.folder / "store"
+    shutil.copytree(store / "consumequeue", tmp_path / "former")
+    mark = (store / "eruca.mark").read_bytes()
+    await desk.start()
+    assert (await desk.ask(DELETE, {"topic": "T"})).code == 0
+    await desk.stop()
+    shutil.copytree(tmp_path / "former", store / "consumequeue", dirs_exist_ok=True)
+    (store / "eruca.mark").write_bytes(mark)
+    if damaged:
+        (log,) = (store / "commitlog").iterdir()
+        with log.open("r+b") as file:
+            file.seek(put.physical_offset + 27)
+            file.write(b"\x07")
+    await desk.start()
+    assert desk.broker.store.max_offset("T", 0) == 0
+    desk.topic("T")
+    desk.store("T", 0, 0, body=b"new")
+    assert bodies(desk, "T", 0) == [b"new"]

@@ -55,7 +55,7 @@ class Duties:
         if broker.role.is_slave:
             broker.delays.stand_by()
         else:
-            self._drop_all(self._former_queues(broker.store.recovery.begin_offset))
+            self._drop_all(self._former_queues())
             try:
                 broker.deletions.save()
             except OSError as error:
@@ -252,17 +252,12 @@ class Duties:
             broker.ha_access.start()
         await self._notify_consumers()
 
-    def _former_queues(self, since: int = -1) -> list[ConsumeQueue]:
-        """The queues of deleted topics that have nothing else; what comes from here on is of no such topic.
-
-        With ``since`` only those of topics that were deleted behind that offset of the log: those of others are not
-        built again from there.
-        """
+    def _former_queues(self) -> list[ConsumeQueue]:
+        """The queues of deleted topics that have nothing else; what comes from here on is of no such topic."""
         broker = self._broker
         broker.deletions.settle(broker.store.commit_log.min_offset, broker.store.replicator.end_offset)
         broker.store.drain()
-        ends = {topic: end for topic, end in broker.deletions.ends.items() if end > since}
-        return broker.store.housekeeping.older_queues(ends)
+        return broker.store.housekeeping.older_queues(broker.deletions.ends)
 
     def _drop_all(self, queues: list[ConsumeQueue]) -> None:
         """Delete queues of deleted topics."""

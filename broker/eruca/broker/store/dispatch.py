@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from eruca.broker.store import native
-from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue, place_of, tag_code
+from eruca.broker.store.consume_queue import UNIT_FORM, ConsumeQueue, tag_code
 from eruca.broker.store.index import Index
 from eruca.broker.store.layout import Request
 from eruca.broker.store.queue_table import QueueTable
@@ -31,6 +31,8 @@ log = structlog.get_logger("eruca.broker.store")
 
 _TIMED: Final = (SCHEDULE_TOPIC, TIMER_TOPIC)
 """Topics whose tag codes are times."""
+_MOST_FILLED: Final = 100_000
+"""Units that are filled in any case: a queue may count on from a log that was removed."""
 
 
 def _begin(request: Request) -> int:
@@ -160,14 +162,14 @@ class Dispatch:
             touched.add(queue)
 
     def _close_gap(self, queue: ConsumeQueue, queue_offset: int, unit: bytes) -> bool:
-        """Fill the units between a queue's end and a later message; False for one that is there already, or that has an
-        impossible offset.
+        """Fill the units between a queue's end and a later message; False for one that is there already, or that has a
+        damaged offset: it is negative, or the log has never had so many messages before this one.
 
         A queue whose older messages were deleted begins at the message; else each lost unit
         repeats the unit of the next message that is left.
         """
         end, position = queue.max_offset, UNIT_FORM.unpack(unit)[0]
-        if self._is_impossible(queue, queue_offset, position):
+        if queue_offset < 0 or queue_offset - end > max(position // MIN_RECORD_SIZE, _MOST_FILLED):
             log.error("queue_offset_damaged", topic=queue.topic, queue_id=queue.queue_id, physical_offset=position)
             return False
         if queue_offset < end:
@@ -183,15 +185,6 @@ class Dispatch:
             queue.lost.update(range(end, queue_offset))
             self.lost_units += [(queue.topic, queue.queue_id, offset) for offset in range(end, queue_offset)]
         return True
-
-    def _is_impossible(self, queue: ConsumeQueue, queue_offset: int, position: int) -> bool:
-        """Whether the log has no room for the messages that would lie before this one and behind the queue's last one.
-        An empty queue may begin anywhere, where the beginning of the log was deleted."""
-        end = queue.max_offset
-        if queue_offset < 0 or (not end and self.log_begins_later):
-            return queue_offset < 0
-        last = place_of(self._queues.last_unit(queue)) or 0
-        return (queue_offset - end) * MIN_RECORD_SIZE > max(position - last, 0)
 
     def _is_made_again(self, queue: ConsumeQueue, queue_offset: int, position: int) -> bool:
         """Whether a message belongs to a topic that was deleted and made again: then it holds, and not the earlier ones

@@ -32,6 +32,8 @@ from eruca.broker.store.retention import HOUR, ClockWatch, Disk, LogFile, disk_o
 from eruca.broker.store.scan import record_at
 from eruca.broker.store.segment import Segment
 
+_LOOKED_BACK = 64
+"""Units that may be damaged at the end of a queue."""
 DROPPED_AT_ONCE = 8
 """Queues to delete before others have their turn."""
 
@@ -310,25 +312,39 @@ class Housekeeping:
         return sorted({queue.topic for queue in gone})
 
     def older_queues(self, ends: Mapping[str, int]) -> list[ConsumeQueue]:
-        """The queues whose newest message lies before its topic's offset in ``ends``; none that has others to come, nor
-        one whose newest unit is damaged, and does not lead to that message."""
+        """The queues whose newest message lies before its topic's offset in ``ends``; none that has others to come.
+        Units that do not lead to their messages do not say it."""
         return list(self._older_queues(ends))
 
     def _older_queues(self, ends: Mapping[str, int]) -> Iterator[ConsumeQueue]:
         for (topic, _), queue in self._queues.queues.items():
             whole = topic in ends and queue.next_offset <= queue.max_offset
-            place = place_of(self._queues.last_unit(queue)) if whole else None
-            if place is not None and place < ends[topic] and self._is_newest(queue, place):
+            place = self._newest_place(queue) if whole else None
+            if place is not None and place < ends[topic]:
                 yield queue
 
-    def _is_newest(self, queue: ConsumeQueue, place: int) -> bool:
-        """Whether a queue's newest message lies there, or lay there before the log began."""
-        if place < self._log.min_offset:
-            return True
+    def _newest_place(self, queue: ConsumeQueue) -> int | None:
+        """Where the newest message lies to which its unit leads; None where the last units lead to none."""
+        end = queue.max_offset
+        for index in range(end - 1, max(queue.min_offset, end - _LOOKED_BACK) - 1, -1):
+            place = place_of(self._queues.unit_alone(queue, index))
+            if place is not None and self._leads(queue, index, place):
+                return place
+        return None
+
+    def _leads(self, queue: ConsumeQueue, index: int, place: int) -> bool:
+        """Whether the message of a unit lies there, or lay there before the log began, as those before it did."""
+        least = self._log.min_offset
+        if place < least:
+            before = place_of(self._queues.unit_alone(queue, index - 1)) if index > queue.min_offset else None
+            return before is None or before < least
         segment = self._log.segment_of(place)
-        record = None if segment is None else record_at(segment, place - segment.start, check_crc=False)
-        newest = (queue.topic, queue.queue_id, queue.max_offset - 1)
-        return record is not None and (record.topic, record.queue_id, record.queue_offset) == newest
+        try:
+            record = None if segment is None else record_at(segment, place - segment.start, check_crc=False)
+        except OSError:  # the disk fails: nobody knows
+            return False
+        found = None if record is None else (record.topic, record.queue_id, record.queue_offset)
+        return found == (queue.topic, queue.queue_id, index)
 
     def reaching_before(self, topic: str, physical_offset: int) -> int:
         """How many queues of a topic have messages from before a commit log offset."""

@@ -257,19 +257,19 @@ class QueueTable:
             return self.units(queue, index, count)
         return self._read(queue, index, min(count, max(queue.written - index, 1)), wait=True)
 
-    def _alone(self, queue: ConsumeQueue, index: int) -> tuple[int, int, int] | None:
+    def unit_alone(self, queue: ConsumeQueue, index: int) -> tuple[int, int, int] | None:
         """As ``unit``, read as ``_looked_at`` does."""
         data = self._looked_at(queue, index, 1) if 0 <= index < self.end_of(queue) else b""
         return UNIT_FORM.unpack(data) if len(data) == UNIT else None
 
     def begins_at_or_after(self, queue: ConsumeQueue, physical_offset: int) -> bool:
         """Whether the queue's first message lies at or after a commit log offset: nothing of it was deleted."""
-        unit = self._alone(queue, queue.min_offset)
+        unit = self.unit_alone(queue, queue.min_offset)
         return unit is not None and unit[1] != BLANK_SIZE_MARK and unit[0] >= physical_offset
 
     def last_unit(self, queue: ConsumeQueue) -> tuple[int, int, int] | None:
         """The queue's newest unit; None where it has none."""
-        return self._alone(queue, queue.max_offset - 1)
+        return self.unit_alone(queue, queue.max_offset - 1)
 
     def first_from(self, queue: ConsumeQueue, physical_offset: int) -> int:
         """Index of the first unit at or after a commit log offset; left out are blank ones, and those that do not say

@@ -297,7 +297,6 @@ class Recovery:
         self._flushed = self._uncut(max(self._remember(flushed if flushed > start else 0), flushed))
 
     def _again_from(self, start: int) -> None:
-        self._report.begin_offset = start
         self._remember_flushed(start)
         self._mark_beginning(start)
         self._progress.aim(start, self._log.segments[-1].end, self._log.segment_size)

@@ -131,8 +131,6 @@ class RecoveryReport:
 
     clean: bool = True
     """Whether the store had been closed in order (no ``abort`` file)."""
-    begin_offset: int = 0
-    """Commit log offset from which on records were read again."""
     end_offset: int = 0
     records: int = 0
     """Records read again."""
