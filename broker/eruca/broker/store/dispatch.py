@@ -163,7 +163,7 @@ class Dispatch:
 
     def _close_gap(self, queue: ConsumeQueue, queue_offset: int, unit: bytes) -> bool:
         """Fill the units between a queue's end and a later message; False for one that is there already, or that has a
-        damaged offset: it is negative, or the log has never had so many messages before this one.
+        damaged offset: it is negative, or higher than any count of messages that the log can have before this one.
 
         A queue whose older messages were deleted begins at the message; else each lost unit
         repeats the unit of the next message that is left.
