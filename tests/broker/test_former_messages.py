@@ -102,16 +102,6 @@ async def test_a_slave_of_a_pair_knows_of_no_deletions(desk: Desk) -> None:
     assert list(tables.glob("deletedTopics*")) == []
 
 
-def killed(desk: Desk, folder: Path) -> Desk:
-    """A broker on the files that this one has now."""
-    shutil.copytree(desk.folder / "store", folder / "store")
-    return Desk(folder)
-
-
-def bodies(desk: Desk, topic: str, queue_id: int) -> list[bytes]:
-    return [record.body for record in desk.records(topic, queue_id)]
-
-
 @pytest.mark.parametrize("how", ["clean start", "queues built again"])
 async def test_one_damaged_unit_hides_no_other_message_of_a_topic_that_was_made_again(desk: Desk, how: str) -> None:
     """The newest one leads to before the deletion."""
@@ -161,3 +151,13 @@ async def test_queues_whose_folders_are_back_go_at_the_next_start(desk: Desk, tm
     desk.topic("T")
     desk.store("T", 0, 0, body=b"new")
     assert bodies(desk, "T", 0) == [b"new"]
+
+
+def killed(desk: Desk, folder: Path) -> Desk:
+    """A broker on the files that this one has now."""
+    shutil.copytree(desk.folder / "store", folder / "store")
+    return Desk(folder)
+
+
+def bodies(desk: Desk, topic: str, queue_id: int) -> list[bytes]:
+    return [record.body for record in desk.records(topic, queue_id)]

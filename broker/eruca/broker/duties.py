@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterator
 
 import structlog
 
@@ -19,7 +20,6 @@ from eruca.broker.broker import Broker
 from eruca.broker.services.periodic import repeated
 from eruca.broker.services.ports import bound_again
 from eruca.broker.services.role import Wanted
-from eruca.broker.store.consume_queue import ConsumeQueue
 from eruca.broker.store.housekeeping import DROPPED_AT_ONCE
 from eruca.protocol import api, names
 from eruca.protocol.headers.clients import OfConsumerGroup
@@ -55,7 +55,8 @@ class Duties:
         if broker.role.is_slave:
             broker.delays.stand_by()
         else:
-            self._drop_all(self._former_queues())
+            for _ in self._drop_deleted():
+                pass
             try:
                 broker.deletions.save()
             except OSError as error:
@@ -238,9 +239,7 @@ class Duties:
             broker.locks.renew(broker.monotonic())
         else:
             broker.locks.clear()
-        former = self._former_queues()
-        for begin in range(0, len(former), DROPPED_AT_ONCE):
-            self._drop_all(former[begin : begin + DROPPED_AT_ONCE])
+        for _ in self._drop_deleted():
             await asyncio.sleep(0)  # the mastership is held meanwhile
         await self._deletions_saved()
         await broker.halves.rebuild_in_steps()
@@ -252,21 +251,23 @@ class Duties:
             broker.ha_access.start()
         await self._notify_consumers()
 
-    def _former_queues(self) -> list[ConsumeQueue]:
-        """The queues of deleted topics that have nothing else; what comes from here on is of no such topic."""
+    def _drop_deleted(self) -> Iterator[None]:
+        """Delete the queues of deleted topics, some after the other; what comes from here on is of no such topic."""
         broker = self._broker
         broker.deletions.settle(broker.store.commit_log.min_offset, broker.store.replicator.end_offset)
         broker.store.drain()
-        return broker.store.housekeeping.older_queues(broker.deletions.ends)
-
-    def _drop_all(self, queues: list[ConsumeQueue]) -> None:
-        """Delete queues of deleted topics."""
-        try:
-            self._broker.store.housekeeping.drop(queues)
-        except OSError as error:  # the queues are gone, and the mark counts them still
-            _not_saved(error)
-        if queues:
-            log.info("deleted_topics_dropped", topics=sorted({queue.topic for queue in queues}))
+        older = broker.store.housekeeping.older_queues(broker.deletions.ends)
+        fault = None
+        for begin in range(0, len(older), DROPPED_AT_ONCE):
+            try:
+                broker.store.housekeeping.drop(older[begin : begin + DROPPED_AT_ONCE])
+            except OSError as error:  # the queues are gone, and the mark counts them still
+                fault = error
+            yield
+        if fault is not None:
+            _not_saved(fault)
+        if older:
+            log.info("deleted_topics_dropped", topics=sorted({queue.topic for queue in older}))
 
     async def _deletions_saved(self) -> None:
         try:

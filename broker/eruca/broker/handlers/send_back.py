@@ -43,7 +43,6 @@ class SentBack(NamedTuple):
 async def send_back(broker: Broker, call: Call[ConsumerSendMsgBack]) -> Reply | None:
     """36: store a message again for its group, delayed or as a dead letter."""
     ask = call.header
-    _check_accepting(broker)  # before a group or a topic is made
     group = broker.admission.group(ask.group)
     if not broker.config.broker_permission & PERM_WRITE:
         raise Refused(
@@ -51,6 +50,7 @@ async def send_back(broker: Broker, call: Call[ConsumerSendMsgBack]) -> Reply | 
         )
     if group.retry_queue_nums <= 0:
         return Reply()
+    _check_accepting(broker)  # before a topic is made
     retry = _retry_topic(broker, group, unit_mode=ask.unit_mode)
     record = await _record(broker, call)
     _check_accepting(broker)  # it may have changed its role meanwhile, and a dead letter's topic is made next
